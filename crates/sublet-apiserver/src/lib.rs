@@ -1,0 +1,11 @@
+//! A Kubernetes-compatible API server: objects as JSON with a schema, built-in and custom kinds alike.
+//!
+//! Entry types: [`registry::Resource`] (a row per resource), [`registry::Registry`] (the rows in force).
+//!
+//! Invariants: built-in and custom kinds are the same [`registry::Resource`] value in one snapshot;
+//! every write passes the same steps in the same order; nothing here reads flags or the environment.
+
+pub mod admission;
+pub mod reader;
+pub mod registry;
+pub mod strategy;

@@ -1,0 +1,190 @@
+//! The table that routes, discovery, OpenAPI, printing and storage are derived from: a row per resource.
+
+use crate::strategy::Strategy;
+use std::collections::BTreeMap;
+use std::sync::{Arc, RwLock};
+use sublet_machinery::{Gvk, Gvr, Schema};
+
+/// A subresource and the kind it speaks.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Subresource {
+    /// `status`, `scale`, `binding`, ...
+    pub name: String,
+    pub kind: Gvk,
+    /// `get`, `patch`, `update`, `create`, `delete`.
+    pub verbs: Vec<String>,
+    /// Where a scale subresource finds its numbers.
+    pub scale: Option<ScalePaths>,
+}
+
+#[derive(Clone, Debug, PartialEq)]
+pub struct ScalePaths {
+    /// JSON pointers: `/spec/replicas`, `/status/replicas`.
+    pub spec_replicas: String,
+    pub status_replicas: String,
+    /// A pointer to a selector: a string for custom resources, a LabelSelector or plain map for built-ins.
+    pub label_selector: Option<String>,
+}
+
+/// A column of `kubectl get`.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Column {
+    pub name: String,
+    /// `string`, `integer`, `number`, `boolean`, `date`.
+    pub value_type: String,
+    pub format: String,
+    pub description: String,
+    /// 0 is always shown, 1 with `-o wide`.
+    pub priority: i32,
+    pub cell: Cell,
+}
+
+/// How the value of a column is found.
+#[derive(Clone)]
+pub enum Cell {
+    /// A JSONPath as in `additionalPrinterColumns`.
+    JsonPath(String),
+    /// Code: some columns of built-in kinds count or format.
+    Code(fn(&serde_json::Value) -> serde_json::Value),
+}
+
+/// A resource at one version: built-in and custom alike.
+#[derive(Clone, Debug)]
+pub struct Resource {
+    pub group: String,
+    pub version: String,
+    pub kind: String,
+    pub list_kind: String,
+    pub plural: String,
+    pub singular: String,
+    pub short_names: Vec<String>,
+    pub categories: Vec<String>,
+    pub namespaced: bool,
+    pub verbs: Vec<String>,
+    pub subresources: Vec<Subresource>,
+    pub columns: Vec<Column>,
+    pub schema: Schema,
+    /// The version whose form is stored. Equal to `version` for most rows.
+    pub storage_version: String,
+    pub strategy: Strategy,
+    /// Set for custom resources.
+    pub custom: Option<Custom>,
+}
+
+/// What only custom resources have.
+#[derive(Clone, Debug, Default)]
+pub struct Custom {
+    /// Name and UID of the CustomResourceDefinition.
+    pub crd: String,
+    pub crd_uid: String,
+    /// JSON paths of `selectableFields`.
+    pub selectable_fields: Vec<String>,
+    pub has_status: bool,
+    pub preserve_unknown: bool,
+    /// Printed as a Warning header on every request: a deprecated version.
+    pub deprecation_warning: Option<String>,
+}
+
+impl Resource {
+    pub fn gvr(&self) -> Gvr {
+        Gvr::owned(self.group.clone(), self.version.clone(), self.plural.clone())
+    }
+
+    pub fn gvk(&self) -> Gvk {
+        Gvk::owned(self.group.clone(), self.version.clone(), self.kind.clone())
+    }
+
+    pub fn api_version(&self) -> String {
+        if self.group.is_empty() { self.version.clone() } else { format!("{}/{}", self.group, self.version) }
+    }
+
+    /// `pods`, `deployments.apps`: the name in storage, reads by plugins, and messages.
+    pub fn group_resource(&self) -> String {
+        if self.group.is_empty() { self.plural.clone() } else { format!("{}.{}", self.plural, self.group) }
+    }
+
+    pub fn subresource(&self, name: &str) -> Option<&Subresource> {
+        self.subresources.iter().find(|s| s.name == name)
+    }
+
+    pub fn has_verb(&self, verb: &str) -> bool {
+        self.verbs.iter().any(|v| v == verb)
+    }
+}
+
+impl std::fmt::Debug for Cell {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::JsonPath(path) => write!(f, "JsonPath({path})"),
+            Self::Code(_) => f.write_str("Code"),
+        }
+    }
+}
+
+impl PartialEq for Cell {
+    fn eq(&self, other: &Self) -> bool {
+        match (self, other) {
+            (Self::JsonPath(a), Self::JsonPath(b)) => a == b,
+            (Self::Code(a), Self::Code(b)) => std::ptr::fn_addr_eq(*a, *b),
+            _ => false,
+        }
+    }
+}
+
+/// The rows in force at one moment. Requests hold one snapshot from start to end.
+#[derive(Clone, Debug, Default)]
+pub struct Snapshot {
+    /// By (group, version, plural).
+    pub resources: BTreeMap<(String, String, String), Arc<Resource>>,
+    /// Rises with every change: caches of documents compare it.
+    pub generation: u64,
+}
+
+impl Snapshot {
+    pub fn find(&self, group: &str, version: &str, plural: &str) -> Option<&Arc<Resource>> {
+        self.resources.get(&(group.to_string(), version.to_string(), plural.to_string()))
+    }
+
+    /// The row of a kind.
+    pub fn find_kind(&self, group: &str, version: &str, kind: &str) -> Option<&Arc<Resource>> {
+        self.resources.values().find(|r| r.group == group && r.version == version && r.kind == kind)
+    }
+}
+
+/// The rows of one API server; custom resources come and go.
+#[derive(Debug, Default)]
+pub struct Registry {
+    current: RwLock<Arc<Snapshot>>,
+}
+
+impl Registry {
+    pub fn new(rows: impl IntoIterator<Item = Arc<Resource>>) -> Self {
+        let registry = Self::default();
+        registry.change(|resources| resources.extend(rows.into_iter().map(|r| (key(&r), r))));
+        registry
+    }
+
+    pub fn snapshot(&self) -> Arc<Snapshot> {
+        self.current.read().expect("no holder of this lock panics").clone()
+    }
+
+    /// Replaces all rows of a custom resource definition; no rows removes it.
+    pub fn set_custom(&self, crd: &str, rows: Vec<Arc<Resource>>) {
+        self.change(|resources| {
+            resources.retain(|_, r| r.custom.as_ref().is_none_or(|c| c.crd != crd));
+            resources.extend(rows.into_iter().map(|r| (key(&r), r)));
+        });
+    }
+
+    fn change(&self, edit: impl FnOnce(&mut BTreeMap<(String, String, String), Arc<Resource>>)) {
+        let mut current = self.current.write().expect("no holder of this lock panics");
+        let mut next = Snapshot::clone(&current);
+        edit(&mut next.resources);
+        next.generation += 1;
+        *current = Arc::new(next);
+    }
+}
+
+fn key(resource: &Resource) -> (String, String, String) {
+    (resource.group.clone(), resource.version.clone(), resource.plural.clone())
+}

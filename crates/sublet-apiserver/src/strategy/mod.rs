@@ -1,0 +1,116 @@
+//! What the schema cannot say about a kind, as pure functions: dependent defaults, system fields,
+//! cross-field rules, immutability.
+
+use serde_json::Value;
+use sublet_machinery::FieldError;
+
+/// How an object of the kind is deleted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+pub enum Grace {
+    /// At once, unless finalizers hold it.
+    #[default]
+    None,
+    /// As pods: `spec.terminationGracePeriodSeconds`, until somebody deletes with zero.
+    Pod,
+    /// As namespaces: the phase becomes Terminating and `spec.finalizers` hold it.
+    Namespace,
+}
+
+/// The rules of one kind. Every function has a default that does nothing, so that a row names only what it has.
+#[derive(Clone, Copy, Debug)]
+pub struct Strategy {
+    /// Defaults that the schema cannot state. Runs after schema defaulting, on create, update and read
+    /// of objects stored before the default existed. Must be idempotent.
+    pub default: fn(&mut Value),
+    /// Clears what clients may not set on create (status), fills what the server sets.
+    pub prepare_create: fn(&mut Value),
+    /// `(new, old)`: an update of the main resource keeps status and the like from the old object.
+    pub prepare_update: fn(&mut Value, &Value),
+    /// `(new, old)`: an update of `/status` keeps everything but status.
+    pub prepare_status_update: fn(&mut Value, &Value),
+    pub validate: fn(&Value) -> Vec<FieldError>,
+    /// `(new, old)`; `validate` of the new object has run as well.
+    pub validate_update: fn(&Value, &Value) -> Vec<FieldError>,
+    pub validate_status_update: fn(&Value, &Value) -> Vec<FieldError>,
+    /// Texts for the Warning header, on create and update.
+    pub warnings: fn(&Value) -> Vec<String>,
+    /// Fields for field selectors beside metadata.name and metadata.namespace.
+    pub fields: fn(&Value) -> Vec<(&'static str, String)>,
+    pub grace: Grace,
+    /// `metadata.generation` starts at 1 and rises with every change outside metadata and status.
+    pub generation: bool,
+    /// Names are checked as this; metadata validation picks the rule.
+    pub name_rule: NameRule,
+    /// PUT of an object that does not exist creates it.
+    pub create_on_update: bool,
+    /// An update without resourceVersion is accepted.
+    pub unconditional_update: bool,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+pub enum NameRule {
+    #[default]
+    DnsSubdomain,
+    DnsLabel,
+    /// RFC 1035: services.
+    Dns1035Label,
+    /// Path segments: RBAC objects.
+    PathSegment,
+}
+
+impl Strategy {
+    /// No rules beyond metadata.
+    pub const PLAIN: Self = Self {
+        default: |_| {},
+        prepare_create: |_| {},
+        prepare_update: |_, _| {},
+        prepare_status_update: keep_all_but_status,
+        validate: |_| Vec::new(),
+        validate_update: |_, _| Vec::new(),
+        validate_status_update: |_, _| Vec::new(),
+        warnings: |_| Vec::new(),
+        fields: |_| Vec::new(),
+        grace: Grace::None,
+        generation: false,
+        name_rule: NameRule::DnsSubdomain,
+        create_on_update: false,
+        unconditional_update: true,
+    };
+
+    /// The usual kind with spec and status: status belongs to `/status`, spec changes bump the generation.
+    pub const SPEC_AND_STATUS: Self = Self { prepare_create: drop_status, prepare_update: keep_status, generation: true, ..Self::PLAIN };
+}
+
+pub fn drop_status(object: &mut Value) {
+    if let Some(map) = object.as_object_mut() {
+        map.remove("status");
+    }
+}
+
+pub fn keep_status(new: &mut Value, old: &Value) {
+    if let Some(map) = new.as_object_mut() {
+        match old.get("status") {
+            Some(status) => map.insert("status".into(), status.clone()),
+            None => map.remove("status"),
+        };
+    }
+}
+
+/// Takes the status, and of the metadata only what the system manages, from `new`; the rest from `old`.
+pub fn keep_all_but_status(new: &mut Value, old: &Value) {
+    let status = new.get("status").cloned();
+    let managed_fields = new["metadata"].get("managedFields").cloned();
+    let resource_version = new["metadata"].get("resourceVersion").cloned();
+    *new = old.clone();
+    if let Some(map) = new.as_object_mut() {
+        match status {
+            Some(status) => map.insert("status".into(), status),
+            None => map.remove("status"),
+        };
+    }
+    for (key, value) in [("managedFields", managed_fields), ("resourceVersion", resource_version)] {
+        if let Some(value) = value {
+            new["metadata"][key] = value;
+        }
+    }
+}

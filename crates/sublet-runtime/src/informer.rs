@@ -1,0 +1,390 @@
+//! A local copy of one resource, kept true by list and watch, with the indexes that controllers need.
+
+use crate::client::{Client, ClientError, ListOptions, WatchEvent};
+use futures::StreamExt;
+use serde_json::Value;
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::sync::{Arc, RwLock, Weak};
+use std::time::Duration;
+use sublet_machinery::{Gvr, NamespacedName, ObjectExt};
+use tokio::sync::watch;
+use tokio_util::sync::CancellationToken;
+
+const LIST_PAGE_ITEMS: u32 = 500;
+const RETRY_FIRST: Duration = Duration::from_millis(50);
+const RETRY_MAX: Duration = Duration::from_secs(15);
+
+/// Which objects of a resource an informer holds.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Default)]
+pub struct Scope {
+    /// Empty: all namespaces.
+    pub namespace: String,
+    pub label_selector: String,
+    pub field_selector: String,
+}
+
+/// What happened to one object: added (no old), changed, or deleted (no new).
+#[derive(Clone, Debug)]
+pub struct Change {
+    pub old: Option<Arc<Value>>,
+    pub new: Option<Arc<Value>>,
+}
+
+impl Change {
+    /// The newest known form of the object.
+    pub fn object(&self) -> &Arc<Value> {
+        self.new.as_ref().or(self.old.as_ref()).expect("a change has at least one side")
+    }
+
+    pub fn key(&self) -> NamespacedName {
+        NamespacedName::of(self.object())
+    }
+
+    pub fn is_delete(&self) -> bool {
+        self.new.is_none()
+    }
+}
+
+type Handler = Box<dyn Fn(&Change) + Send + Sync>;
+/// Keys under which an object is found in a named index.
+type IndexFn = Box<dyn Fn(&Value) -> Vec<String> + Send + Sync>;
+
+/// A local copy of one resource. Reads never wait for the network.
+pub struct Informer {
+    gvr: Gvr,
+    scope: Scope,
+    /// Guards the copy; held for plain memory moves only.
+    store: RwLock<Store>,
+    handlers: RwLock<Vec<Handler>>,
+    synced: watch::Sender<bool>,
+}
+
+#[derive(Default)]
+struct Store {
+    objects: BTreeMap<NamespacedName, Arc<Value>>,
+    by_owner: HashMap<String, BTreeSet<NamespacedName>>,
+    by_index: HashMap<(&'static str, String), BTreeSet<NamespacedName>>,
+    index_fns: Vec<(&'static str, IndexFn)>,
+    resource_version: String,
+}
+
+impl Informer {
+    pub fn new(gvr: Gvr, scope: Scope) -> Arc<Self> {
+        Arc::new(Self { gvr, scope, store: RwLock::default(), handlers: RwLock::default(), synced: watch::Sender::new(false) })
+    }
+
+    pub fn gvr(&self) -> &Gvr {
+        &self.gvr
+    }
+
+    /// Calls `handler` for every change from now on, and at once for every object already held.
+    /// Handlers must be quick: they run on the informer's task.
+    pub fn on_change(&self, handler: impl Fn(&Change) + Send + Sync + 'static) {
+        let held: Vec<_> = self.list(None);
+        for object in held {
+            handler(&Change { old: None, new: Some(object) });
+        }
+        self.handlers.write().expect("no holder panics").push(Box::new(handler));
+    }
+
+    /// Adds an index, to be read with [`Self::by_index`]. Adding a name twice keeps the first.
+    pub fn add_index(&self, name: &'static str, keys: impl Fn(&Value) -> Vec<String> + Send + Sync + 'static) {
+        let mut store = self.store.write().expect("no holder panics");
+        if store.index_fns.iter().any(|(n, _)| *n == name) {
+            return;
+        }
+        let mut entries: Vec<(String, NamespacedName)> = Vec::new();
+        for (key, object) in &store.objects {
+            entries.extend(keys(object).into_iter().map(|k| (k, key.clone())));
+        }
+        for (index_key, key) in entries {
+            store.by_index.entry((name, index_key)).or_default().insert(key);
+        }
+        store.index_fns.push((name, Box::new(keys)));
+    }
+
+    pub fn get(&self, namespace: &str, name: &str) -> Option<Arc<Value>> {
+        self.get_key(&NamespacedName::new(namespace, name))
+    }
+
+    pub fn get_key(&self, key: &NamespacedName) -> Option<Arc<Value>> {
+        self.store.read().expect("no holder panics").objects.get(key).cloned()
+    }
+
+    /// All objects, or those of one namespace, by name.
+    pub fn list(&self, namespace: Option<&str>) -> Vec<Arc<Value>> {
+        let store = self.store.read().expect("no holder panics");
+        match namespace {
+            None => store.objects.values().cloned().collect(),
+            Some(namespace) => store
+                .objects
+                .range(NamespacedName::new(namespace, "")..)
+                .take_while(|(k, _)| k.namespace == namespace)
+                .map(|(_, o)| o.clone())
+                .collect(),
+        }
+    }
+
+    /// The objects whose owner references name `uid`.
+    pub fn owned_by(&self, uid: &str) -> Vec<Arc<Value>> {
+        let store = self.store.read().expect("no holder panics");
+        store.by_owner.get(uid).into_iter().flatten().filter_map(|k| store.objects.get(k).cloned()).collect()
+    }
+
+    pub fn by_index(&self, name: &'static str, key: &str) -> Vec<Arc<Value>> {
+        let store = self.store.read().expect("no holder panics");
+        store.by_index.get(&(name, key.to_string())).into_iter().flatten().filter_map(|k| store.objects.get(k).cloned()).collect()
+    }
+
+    pub fn len(&self) -> usize {
+        self.store.read().expect("no holder panics").objects.len()
+    }
+
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// The revision up to which the copy is true.
+    pub fn resource_version(&self) -> String {
+        self.store.read().expect("no holder panics").resource_version.clone()
+    }
+
+    pub fn is_synced(&self) -> bool {
+        *self.synced.borrow()
+    }
+
+    /// Waits for the first complete list.
+    pub async fn wait_synced(&self) {
+        let mut synced = self.synced.subscribe();
+        // The sender lives in self, so waiting cannot fail.
+        let _ = synced.wait_for(|s| *s).await;
+    }
+
+    /// Lists and watches until cancelled. Errors are retried with back-off for ever.
+    pub async fn run(self: Arc<Self>, client: Client, cancel: CancellationToken) {
+        let mut delay = RETRY_FIRST;
+        while !cancel.is_cancelled() {
+            let turn = async {
+                let version = self.relist(&client).await?;
+                delay = RETRY_FIRST;
+                self.follow(&client, version).await
+            };
+            let result = tokio::select! {
+                result = turn => result,
+                () = cancel.cancelled() => return,
+            };
+            if let Err(error) = result {
+                // A resource that the server does not serve (yet) is no news worth a warning each time.
+                if error.is_not_found() {
+                    tracing::debug!(gvr = %self.gvr, %error, "resource is not served");
+                } else {
+                    tracing::warn!(gvr = %self.gvr, %error, "list and watch failed, will retry");
+                }
+                tokio::select! {
+                    () = tokio::time::sleep(delay) => {}
+                    () = cancel.cancelled() => return,
+                }
+                delay = (delay * 2).min(RETRY_MAX);
+            }
+        }
+    }
+
+    async fn relist(&self, client: &Client) -> Result<String, ClientError> {
+        let mut options = ListOptions { limit: Some(LIST_PAGE_ITEMS), ..self.list_options() };
+        let mut fresh = BTreeMap::new();
+        let version = loop {
+            let page = client.list(&self.gvr, &self.scope.namespace, &options).await?;
+            fresh.extend(page.items.into_iter().map(|o| (NamespacedName::of(&o), o)));
+            if page.continue_token.is_empty() {
+                break page.resource_version;
+            }
+            options.continue_token = page.continue_token;
+        };
+        let gone: Vec<NamespacedName> = {
+            let store = self.store.read().expect("no holder panics");
+            store.objects.keys().filter(|k| !fresh.contains_key(k)).cloned().collect()
+        };
+        for key in gone {
+            self.remove(&key, None);
+        }
+        for (key, object) in fresh {
+            self.put(key, object);
+        }
+        self.store.write().expect("no holder panics").resource_version.clone_from(&version);
+        self.synced.send_replace(true);
+        Ok(version)
+    }
+
+    /// Follows the watch, resuming it, until a relist is needed.
+    async fn follow(&self, client: &Client, mut version: String) -> Result<(), ClientError> {
+        loop {
+            let mut events = client.watch(&self.gvr, &self.scope.namespace, &version, &self.list_options()).await?;
+            while let Some(event) = events.next().await {
+                let object = match event? {
+                    WatchEvent::Added(object) | WatchEvent::Modified(object) => {
+                        version = object.resource_version().to_string();
+                        self.put(NamespacedName::of(&object), object);
+                        self.store.write().expect("no holder panics").resource_version.clone_from(&version);
+                        continue;
+                    }
+                    WatchEvent::Deleted(object) => {
+                        self.remove(&NamespacedName::of(&object), Some(&object));
+                        object
+                    }
+                    WatchEvent::Bookmark(object) => object,
+                    // Expired: the server forgot our revision. The caller lists anew.
+                    WatchEvent::Error(error) if error.code == 410 => return Ok(()),
+                    WatchEvent::Error(error) => return Err(error.into()),
+                };
+                version = object.resource_version().to_string();
+                self.store.write().expect("no holder panics").resource_version.clone_from(&version);
+            }
+        }
+    }
+
+    fn list_options(&self) -> ListOptions {
+        ListOptions {
+            label_selector: self.scope.label_selector.clone(),
+            field_selector: self.scope.field_selector.clone(),
+            ..ListOptions::default()
+        }
+    }
+
+    /// Takes in an object. Public for loops that just wrote it and for tests.
+    pub fn put(&self, key: NamespacedName, object: Value) {
+        let new = Arc::new(object);
+        let old = {
+            let mut store = self.store.write().expect("no holder panics");
+            if let Some(old) = store.objects.get(&key)
+                && old.resource_version() == new.resource_version()
+                && !new.resource_version().is_empty()
+            {
+                return;
+            }
+            let old = store.objects.insert(key.clone(), new.clone());
+            if let Some(old) = &old {
+                store.unindex(&key, old);
+            }
+            store.index(&key, &new);
+            old
+        };
+        self.notify(&Change { old, new: Some(new) });
+    }
+
+    /// Forgets an object; `last` is its final form, when known.
+    pub fn remove(&self, key: &NamespacedName, last: Option<&Value>) {
+        let old = {
+            let mut store = self.store.write().expect("no holder panics");
+            let Some(old) = store.objects.remove(key) else { return };
+            store.unindex(key, &old);
+            old
+        };
+        let old = last.map_or(old, |last| Arc::new(last.clone()));
+        self.notify(&Change { old: Some(old), new: None });
+    }
+
+    fn notify(&self, change: &Change) {
+        for handler in self.handlers.read().expect("no holder panics").iter() {
+            handler(change);
+        }
+    }
+}
+
+impl Store {
+    fn index(&mut self, key: &NamespacedName, object: &Value) {
+        for uid in object.owner_references().iter().filter_map(|r| r["uid"].as_str()) {
+            self.by_owner.entry(uid.to_string()).or_default().insert(key.clone());
+        }
+        for (name, keys) in &self.index_fns {
+            for index_key in keys(object) {
+                self.by_index.entry((name, index_key)).or_default().insert(key.clone());
+            }
+        }
+    }
+
+    fn unindex(&mut self, key: &NamespacedName, object: &Value) {
+        for uid in object.owner_references().iter().filter_map(|r| r["uid"].as_str()) {
+            if let Some(keys) = self.by_owner.get_mut(uid) {
+                keys.remove(key);
+                if keys.is_empty() {
+                    self.by_owner.remove(uid);
+                }
+            }
+        }
+        for (name, index_keys) in &self.index_fns {
+            for index_key in index_keys(object) {
+                if let Some(keys) = self.by_index.get_mut(&(*name, index_key.clone())) {
+                    keys.remove(key);
+                    if keys.is_empty() {
+                        self.by_index.remove(&(*name, index_key));
+                    }
+                }
+            }
+        }
+    }
+}
+
+/// Informers shared by all loops of one process side, one per resource and scope.
+#[derive(Default)]
+pub struct Informers {
+    all: RwLock<HashMap<(Gvr, Scope), Arc<Informer>>>,
+}
+
+impl Informers {
+    /// The informer of a resource, made when nobody asked for it before. The caller runs new ones.
+    pub fn informer(&self, gvr: &Gvr, scope: &Scope) -> (Arc<Informer>, bool) {
+        let mut all = self.all.write().expect("no holder panics");
+        if let Some(informer) = all.get(&(gvr.clone(), scope.clone())) {
+            return (informer.clone(), false);
+        }
+        let informer = Informer::new(gvr.clone(), scope.clone());
+        all.insert((gvr.clone(), scope.clone()), informer.clone());
+        (informer, true)
+    }
+
+    pub fn weak_all(&self) -> Vec<Weak<Informer>> {
+        self.all.read().expect("no holder panics").values().map(Arc::downgrade).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+    use std::sync::Mutex;
+
+    fn pod(name: &str, version: &str, owner: &str) -> Value {
+        json!({"metadata": {"namespace": "n", "name": name, "resourceVersion": version, "ownerReferences": [{"uid": owner}]}})
+    }
+
+    #[test]
+    fn indexes_follow_every_change() {
+        let informer = Informer::new(crate::resources::PODS, Scope::default());
+        informer.add_index("version", |o| vec![o.resource_version().to_string()]);
+        let seen = Arc::new(Mutex::new(Vec::new()));
+        informer.on_change({
+            let seen = seen.clone();
+            move |c| seen.lock().unwrap().push((c.old.is_some(), c.new.is_some()))
+        });
+        let key = NamespacedName::new("n", "a");
+        informer.put(key.clone(), pod("a", "1", "o1"));
+        informer.put(key.clone(), pod("a", "1", "o1"));
+        informer.put(key.clone(), pod("a", "2", "o2"));
+        assert!(informer.owned_by("o1").is_empty());
+        assert_eq!(informer.owned_by("o2").len(), 1);
+        assert_eq!(informer.by_index("version", "2").len(), 1);
+        informer.remove(&key, None);
+        assert!(informer.owned_by("o2").is_empty() && informer.by_index("version", "2").is_empty());
+        assert_eq!(*seen.lock().unwrap(), [(false, true), (true, true), (true, false)]);
+    }
+
+    #[test]
+    fn list_of_a_namespace_stops_at_its_end() {
+        let informer = Informer::new(crate::resources::PODS, Scope::default());
+        for (namespace, name) in [("a", "x"), ("b", "x"), ("b", "y"), ("bb", "x")] {
+            informer.put(NamespacedName::new(namespace, name), json!({"metadata": {"namespace": namespace, "name": name}}));
+        }
+        assert_eq!(informer.list(Some("b")).len(), 2);
+        assert_eq!(informer.list(None).len(), 4);
+    }
+}

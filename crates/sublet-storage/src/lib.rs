@@ -1,0 +1,10 @@
+//! Revisions over bytes: what a tenant's state is kept in. Knows nothing of Kubernetes.
+//!
+//! Entry types: [`Backend`] (the trait), [`MemoryBackend`], [`EmbeddedBackend`] (a file of its own).
+//!
+//! Invariants: revisions rise by one per write and are never reused; a write is durable before
+//! [`Backend::write`] returns; observers see every write once, in order, before its writer gets the answer.
+
+mod backend;
+
+pub use backend::{Backend, Event, Expect, KeyValue, Observer, StorageError, StoreIdentity, Write};
