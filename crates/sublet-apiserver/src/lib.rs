@@ -6,6 +6,8 @@
 //! every write passes the same steps in the same order; nothing here reads flags or the environment.
 
 pub mod admission;
+pub mod http;
 pub mod reader;
 pub mod registry;
+pub mod store;
 pub mod strategy;
