@@ -39,7 +39,7 @@ pub struct CorruptEntry {
 
 impl Encoded {
     /// `fields` are the values for field selectors beside name and namespace.
-    pub fn new(object: &Value, fields: &[(&'static str, String)]) -> Self {
+    pub fn new(object: &Value, fields: &[(String, String)]) -> Self {
         let mut json = Vec::with_capacity(512);
         let (body_at, version_at) = write_object(object, &mut json);
         let mut header = BytesMut::with_capacity(64);
@@ -256,7 +256,7 @@ mod tests {
     use serde_json::json;
 
     fn entry(object: &Value, revision: u64) -> Entry {
-        let encoded = Encoded::new(object, &[("spec.nodeName", "n1".into())]);
+        let encoded = Encoded::new(object, &[("spec.nodeName".into(), "n1".into())]);
         Entry::compose("configmaps/ns/a".into(), revision, &encoded.stored).unwrap()
     }
 
