@@ -10,6 +10,7 @@ pub mod error;
 pub mod object;
 pub mod resource;
 pub mod schema;
+pub mod structural;
 
 pub use error::{ApiError, Cause, FieldError, FieldErrorKind, FieldPath, Reason};
 pub use object::{NamespacedName, ObjectExt};
