@@ -8,11 +8,13 @@
 
 pub mod error;
 pub mod object;
+pub mod quantity;
 pub mod resource;
 pub mod schema;
 pub mod structural;
 
 pub use error::{ApiError, Cause, FieldError, FieldErrorKind, FieldPath, Reason};
 pub use object::{NamespacedName, ObjectExt};
+pub use quantity::Quantity;
 pub use resource::{Gvk, Gvr};
 pub use schema::{ListType, MapType, Node, NodeId, PatchStrategy, Schema, SchemaNode, Table, ValueType};
