@@ -323,10 +323,7 @@ mod tests {
     fn wrong_types_are_told_in_go_words() {
         let check = |spec: &str, expected: &str| assert_eq!(type_error(spec).as_deref(), Some(expected), "{spec}");
         check("[]", "json: cannot unmarshal array into Go struct field Pod.spec of type v1.PodSpec");
-        check(
-            r#"{"containers":"x"}"#,
-            "json: cannot unmarshal string into Go struct field PodSpec.spec.containers of type []v1.Container",
-        );
+        check(r#"{"containers":"x"}"#, "json: cannot unmarshal string into Go struct field PodSpec.spec.containers of type []v1.Container");
         check(
             r#"{"containers":[{"name":1}]}"#,
             "json: cannot unmarshal number into Go struct field Container.spec.containers.name of type string",
@@ -343,10 +340,7 @@ mod tests {
             r#"{"nodeSelector":{"a":true}}"#,
             "json: cannot unmarshal bool into Go struct field PodSpec.spec.nodeSelector of type string",
         );
-        check(
-            r#"{"hostNetwork":"true"}"#,
-            "json: cannot unmarshal string into Go struct field PodSpec.spec.hostNetwork of type bool",
-        );
+        check(r#"{"hostNetwork":"true"}"#, "json: cannot unmarshal string into Go struct field PodSpec.spec.hostNetwork of type bool");
         check(
             r#"{"containers":[{"resources":{"limits":{"cpu":true}}}]}"#,
             "quantities must match the regular expression '^([+-]?[0-9.]+)([eEinumkKMGTP]*[-+]?[0-9]*)$'",
@@ -355,11 +349,9 @@ mod tests {
 
     #[test]
     fn null_means_absent_or_zero() {
-        let decoded = decode_typed(
-            br#"{"metadata":null,"spec":{"nodeSelector":{"a":null},"containers":[null],"hostNetwork":null}}"#,
-            pod().node(),
-        )
-        .expect("the text is JSON");
+        let decoded =
+            decode_typed(br#"{"metadata":null,"spec":{"nodeSelector":{"a":null},"containers":[null],"hostNetwork":null}}"#, pod().node())
+                .expect("the text is JSON");
         assert_eq!(decoded.value, json!({"spec": {"nodeSelector": {"a": ""}, "containers": [{}]}}));
         assert_eq!(decode_typed(b"null", pod().node()).expect("the text is JSON").value, json!({}));
     }

@@ -35,14 +35,7 @@ pub fn push_object_meta(table: &mut Table) -> NodeId {
         required: ["apiVersion", "kind", "name", "uid"].map(Into::into).to_vec(),
         ..structure(
             "OwnerReference",
-            &[
-                ("apiVersion", text),
-                ("blockOwnerDeletion", flag),
-                ("controller", flag),
-                ("kind", text),
-                ("name", text),
-                ("uid", text),
-            ],
+            &[("apiVersion", text), ("blockOwnerDeletion", flag), ("controller", flag), ("kind", text), ("name", text), ("uid", text)],
         )
     });
     let owners = table.push(Node {

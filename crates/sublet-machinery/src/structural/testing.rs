@@ -17,13 +17,10 @@ pub(super) fn pod() -> Schema {
     let port = table.push(structure("v1.ContainerPort", &[("containerPort", int32), ("name", text)]));
     let ports = table.push(Node { items: Some(port), ..node(ValueType::Array, "") });
     let resources = table.push(structure("v1.ResourceRequirements", &[("limits", quantities)]));
-    let container =
-        table.push(structure("v1.Container", &[("image", text), ("name", text), ("ports", ports), ("resources", resources)]));
+    let container = table.push(structure("v1.Container", &[("image", text), ("name", text), ("ports", ports), ("resources", resources)]));
     let containers = table.push(Node { items: Some(container), ..node(ValueType::Array, "") });
-    let spec =
-        table.push(structure("v1.PodSpec", &[("containers", containers), ("hostNetwork", flag), ("nodeSelector", strings)]));
-    let root =
-        table.push(structure("v1.Pod", &[("apiVersion", text), ("kind", text), ("metadata", metadata), ("spec", spec)]));
+    let spec = table.push(structure("v1.PodSpec", &[("containers", containers), ("hostNetwork", flag), ("nodeSelector", strings)]));
+    let root = table.push(structure("v1.Pod", &[("apiVersion", text), ("kind", text), ("metadata", metadata), ("spec", spec)]));
     Schema { table: Arc::new(table), root }
 }
 
