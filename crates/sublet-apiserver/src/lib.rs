@@ -6,8 +6,11 @@
 //! every write passes the same steps in the same order; nothing here reads flags or the environment.
 
 pub mod admission;
+pub mod hooks;
 pub mod http;
 pub mod reader;
 pub mod registry;
+pub mod rest;
+pub mod server;
 pub mod store;
 pub mod strategy;

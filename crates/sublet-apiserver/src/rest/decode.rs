@@ -5,24 +5,31 @@ use super::options::{FieldValidation, field_validation};
 use crate::http::negotiate::content_type;
 use crate::registry::Resource;
 use serde_json::{Value, json};
-use sublet_machinery::structural;
+use std::borrow::Cow;
+use sublet_machinery::structural::{self, Decoded};
 use sublet_machinery::{ApiError, FieldError, FieldPath, ObjectExt, Reason};
 
-/// A parsed body and the places where it repeats a key.
-pub struct Parsed {
-    pub value: Value,
-    pub duplicates: Vec<String>,
+/// The body as JSON text, by its media type; and what a strict YAML reader says about it.
+fn json_text<'a>(request: &'a ResourceRequest<'_>, media_type: &str) -> Result<(Cow<'a, [u8]>, Vec<String>), ApiError> {
+    match media_type {
+        "application/json" | "" => Ok((Cow::Borrowed(&request.body), Vec::new())),
+        "application/yaml" | "application/x-yaml" | "text/yaml" | "application/apply-patch+yaml" | "application/apply-patch" => {
+            let document = structural::yaml_to_json(&request.body).map_err(ApiError::bad_request)?;
+            Ok((Cow::Owned(document.json), document.duplicates))
+        }
+        other => Err(unsupported(other)),
+    }
 }
 
-/// Reads the body by its media type.
-pub fn parse_body(request: &ResourceRequest<'_>) -> Result<Parsed, ApiError> {
-    let parsed = match content_type(request.headers) {
-        "application/json" | "" => structural::decode::json(&request.body),
-        "application/yaml" | "application/x-yaml" | "text/yaml" => structural::decode::yaml(&request.body),
-        other => return Err(unsupported(other)),
-    };
-    let parsed = parsed.map_err(|e| ApiError::bad_request(e.to_string()))?;
-    Ok(Parsed { value: parsed.value, duplicates: parsed.duplicates })
+/// Any JSON or YAML body, without a schema.
+pub fn parse_body(request: &ResourceRequest<'_>) -> Result<Value, ApiError> {
+    let (text, _) = json_text(request, content_type(request.headers))?;
+    structural::decode(&text).map(|d| d.value).map_err(|e| ApiError::bad_request(e.to_string()))
+}
+
+/// A patch body as JSON, with the strict errors of its text.
+pub fn parse_patch(request: &ResourceRequest<'_>) -> Result<Decoded, ApiError> {
+    structural::decode(&request.body).map_err(|e| ApiError::bad_request(format!("error decoding patch: {e}")))
 }
 
 pub fn unsupported(media_type: &str) -> ApiError {
@@ -33,59 +40,61 @@ pub fn unsupported(media_type: &str) -> ApiError {
 
 /// The object of a create or update body: its type checked, unknown fields dropped or refused.
 pub fn object(request: &ResourceRequest<'_>, options_kind: &str) -> Result<Value, ApiError> {
-    let parsed = parse_body(request)?;
-    let validation = field_validation(request.query, options_kind)?;
-    let mut value = parsed.value;
-    check_type(&request.resource, &mut value)?;
-    conform(request, &mut value, parsed.duplicates, validation)?;
-    Ok(value)
+    object_as(request, options_kind, content_type(request.headers))
 }
 
-/// Makes a body conform to the schema: wrong types are refused, unknown fields handled as asked.
-pub fn conform(
-    request: &ResourceRequest<'_>,
-    value: &mut Value,
-    duplicates: Vec<String>,
-    validation: FieldValidation,
-) -> Result<(), ApiError> {
+/// As [`object`], whatever the Content-Type says the body is: apply sends YAML.
+pub fn object_as(request: &ResourceRequest<'_>, options_kind: &str, media_type: &str) -> Result<Value, ApiError> {
+    let validation = field_validation(request.query, options_kind)?;
+    let (text, strict_yaml) = json_text(request, media_type)?;
+    read(request, &text, strict_yaml, validation)
+}
+
+/// Makes a patched object conform to the schema again.
+pub fn conform(request: &ResourceRequest<'_>, value: &Value, strict: Vec<String>, validation: FieldValidation) -> Result<Value, ApiError> {
+    let text = serde_json::to_vec(value).expect("a Value is always writable");
+    read(request, &text, strict, validation)
+}
+
+/// Reads an object of the resource's kind: wrong types are refused, unknown fields handled as asked.
+fn read(request: &ResourceRequest<'_>, text: &[u8], strict: Vec<String>, validation: FieldValidation) -> Result<Value, ApiError> {
     let resource = &request.resource;
+    let syntax = |e: structural::SyntaxError| ApiError::bad_request(unreadable(resource, &e.to_string()));
+    let mut problems = strict;
+    let mut value;
     if resource.custom.is_none() {
-        structural::decode_types(value, resource.schema.node()).map_err(|why| {
-            ApiError::bad_request(format!(
-                "{} in version {:?} cannot be handled as a {}: {why}",
-                resource.kind, resource.version, resource.kind
-            ))
-        })?;
-    } else if let Some(error) = metadata_types(value) {
-        return Err(ApiError::bad_request(error));
-    }
-    let unknown = structural::prune(value, resource.schema.node());
-    let mut problems: Vec<String> = duplicates.into_iter().map(|p| format!("duplicate field {p:?}")).collect();
-    problems.extend(unknown.into_iter().map(|p| format!("unknown field {p:?}")));
-    if problems.is_empty() {
-        return Ok(());
+        let decoded = structural::decode_typed(text, resource.schema.node()).map_err(syntax)?;
+        if let Some(why) = decoded.type_error {
+            return Err(ApiError::bad_request(unreadable(resource, &why)));
+        }
+        problems.extend(decoded.strict);
+        value = decoded.value;
+        check_type(resource, &mut value)?;
+    } else {
+        let decoded = structural::decode(text).map_err(syntax)?;
+        problems.extend(decoded.strict);
+        value = decoded.value;
+        check_type(resource, &mut value)?;
+        let unknown = structural::coerce(&mut value, resource.schema.node()).map_err(|e| ApiError::bad_request(e.to_string()))?;
+        problems.extend(unknown.into_iter().map(|path| format!("unknown field {path:?}")));
     }
     match validation {
-        FieldValidation::Ignore => {}
+        FieldValidation::Strict if !problems.is_empty() => {
+            let list = format!("strict decoding error: {}", problems.join(", "));
+            Err(ApiError::bad_request(if resource.custom.is_some() { list } else { unreadable(resource, &list) }))
+        }
         FieldValidation::Warn => {
             for problem in problems {
                 request.warn(problem);
             }
+            Ok(value)
         }
-        FieldValidation::Strict => return Err(strict_error(resource, &problems)),
+        _ => Ok(value),
     }
-    Ok(())
 }
 
-fn strict_error(resource: &Resource, problems: &[String]) -> ApiError {
-    let list = problems.join(", ");
-    if resource.custom.is_some() {
-        return ApiError::bad_request(format!("strict decoding error: {list}"));
-    }
-    ApiError::bad_request(format!(
-        "{} in version {:?} cannot be handled as a {}: strict decoding error: {list}",
-        resource.kind, resource.version, resource.kind
-    ))
+fn unreadable(resource: &Resource, why: &str) -> String {
+    format!("{} in version {:?} cannot be handled as a {}: {why}", resource.kind, resource.version, resource.kind)
 }
 
 /// `apiVersion` and `kind` must be those of the path.
@@ -136,34 +145,6 @@ pub fn check_type(resource: &Resource, value: &mut Value) -> Result<(), ApiError
     Ok(())
 }
 
-/// Custom resources take any JSON, but their metadata must have the types of ObjectMeta.
-fn metadata_types(value: &Value) -> Option<String> {
-    let metadata = value.get("metadata")?;
-    if metadata.is_null() {
-        return None;
-    }
-    if !metadata.is_object() {
-        return Some(format!("json: cannot unmarshal {} into Go struct field ObjectMeta.metadata", go_type(metadata)));
-    }
-    for key in ["labels", "annotations"] {
-        match &metadata[key] {
-            Value::Null => {}
-            Value::Object(map) => {
-                if let Some((_, wrong)) = map.iter().find(|(_, v)| !v.is_string()) {
-                    return Some(format!("json: cannot unmarshal {} into Go struct field ObjectMeta.metadata.{key} of type string", go_type(wrong)));
-                }
-            }
-            other => {
-                return Some(format!(
-                    "json: cannot unmarshal {} into Go struct field ObjectMeta.metadata.{key} of type map[string]string",
-                    go_type(other)
-                ));
-            }
-        }
-    }
-    None
-}
-
 fn go_type(value: &Value) -> &'static str {
     match value {
         Value::Null => "null",
@@ -203,8 +184,7 @@ pub fn options_body(request: &ResourceRequest<'_>) -> Result<Value, ApiError> {
     if request.body.is_empty() {
         return Ok(Value::Null);
     }
-    let parsed = parse_body(request)?;
-    let value = parsed.value;
+    let value = parse_body(request)?;
     if value.is_null() {
         return Ok(value);
     }
@@ -216,7 +196,7 @@ pub fn options_body(request: &ResourceRequest<'_>) -> Result<Value, ApiError> {
 
 /// A body that must be of one kind, for subresources.
 pub fn body_of_kind(request: &ResourceRequest<'_>, kind: &str) -> Result<Value, ApiError> {
-    let mut value = parse_body(request)?.value;
+    let mut value = parse_body(request)?;
     if !value.is_object() {
         return Err(ApiError::bad_request(format!("the request body must be a {kind} object")));
     }
@@ -242,13 +222,11 @@ pub fn parse_body_as_patch_or_object(request: &ResourceRequest<'_>) -> Result<Sc
     if request.info.verb != "patch" {
         return body_of_kind(request, "Scale").map(ScaleBody::Object);
     }
-    let parse = |parsed: Result<structural::decode::Decoded, _>| parsed.map(|p| p.value).map_err(|e: structural::decode::DecodeError| ApiError::bad_request(e.to_string()));
+    let json = || parse_patch(request).map(|d| d.value);
     match content_type(request.headers) {
-        "application/json-patch+json" => parse(structural::decode::json(&request.body)).map(ScaleBody::Json),
-        "application/merge-patch+json" | "application/strategic-merge-patch+json" => {
-            parse(structural::decode::json(&request.body)).map(ScaleBody::Merge)
-        }
-        "application/apply-patch+yaml" => parse(structural::decode::yaml(&request.body)).map(ScaleBody::Merge),
+        "application/json-patch+json" => json().map(ScaleBody::Json),
+        "application/merge-patch+json" | "application/strategic-merge-patch+json" => json().map(ScaleBody::Merge),
+        "application/apply-patch+yaml" => parse_body(request).map(ScaleBody::Merge),
         other => Err(unsupported(other)),
     }
 }

@@ -2,10 +2,10 @@
 
 use super::ResourceRequest;
 use super::convert::{from_storage, storage_resource};
+use super::decode;
 use super::options::{self, ListOptions};
 use super::selection::Selection;
 use super::write::{Written, encode, is_finished};
-use super::decode;
 use crate::admission::{Attributes, Operation};
 use crate::http::{HttpResponse, respond};
 use crate::registry::Resource;
@@ -69,10 +69,16 @@ impl DeleteOptions {
         let text = |key: &str| body.str_at(key).map(str::to_string);
         let from_query = |key: &str| Some(request.query.get(key).to_string()).filter(|v| !v.is_empty());
         let mut policy = text("/propagationPolicy").or_else(|| from_query("propagationPolicy"));
-        let orphan = body.bool_at("/orphanDependents").or_else(|| request.query.has("orphanDependents").then(|| request.query.bool("orphanDependents")));
+        let orphan = body
+            .bool_at("/orphanDependents")
+            .or_else(|| request.query.has("orphanDependents").then(|| request.query.bool("orphanDependents")));
         if let Some(orphan) = orphan {
             if policy.is_some() {
-                let error = FieldError::invalid(&FieldPath::new("propagationPolicy"), policy.unwrap_or_default(), "orphanDependents and deletionPropagation cannot be both set");
+                let error = FieldError::invalid(
+                    &FieldPath::new("propagationPolicy"),
+                    policy.unwrap_or_default(),
+                    "orphanDependents and deletionPropagation cannot be both set",
+                );
                 return Err(ApiError::invalid("meta.k8s.io", "DeleteOptions", "", &[error]));
             }
             policy = Some(if orphan { "Orphan" } else { "Background" }.into());
@@ -80,7 +86,8 @@ impl DeleteOptions {
         if let Some(policy) = &policy
             && !matches!(policy.as_str(), "Orphan" | "Background" | "Foreground")
         {
-            let error = FieldError::not_supported(&FieldPath::new("propagationPolicy"), policy.as_str(), &["Background", "Foreground", "Orphan"]);
+            let error =
+                FieldError::not_supported(&FieldPath::new("propagationPolicy"), policy.as_str(), &["Background", "Foreground", "Orphan"]);
             return Err(ApiError::invalid("meta.k8s.io", "DeleteOptions", "", &[error]));
         }
         Ok(Self {

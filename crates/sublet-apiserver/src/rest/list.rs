@@ -28,10 +28,8 @@ impl Server {
             self.wait_for(version).await?;
         }
         let name = &request.info.name;
-        let entry = self
-            .store()
-            .get(&storage_resource(&request.resource), request.namespace(), name)
-            .ok_or_else(|| request.not_found(name))?;
+        let entry =
+            self.store().get(&storage_resource(&request.resource), request.namespace(), name).ok_or_else(|| request.not_found(name))?;
         self.present_entry(request, http::StatusCode::OK, &entry)
     }
 
@@ -60,9 +58,9 @@ impl Server {
                 }
                 VersionMatch::Exact(version) => {
                     self.wait_for(version).await?;
-                    self.store().list_at(group_resource, namespace, version).map_err(|_| {
-                        ApiError::expired(format!("The resourceVersion for the provided list is too old: {version}"))
-                    })?
+                    self.store()
+                        .list_at(group_resource, namespace, version)
+                        .map_err(|_| ApiError::expired(format!("The resourceVersion for the provided list is too old: {version}")))?
                 }
             };
             (snapshot, String::new())
@@ -70,11 +68,8 @@ impl Server {
             self.continued(group_resource, namespace, &options.continue_token)?
         };
         let prefix = format!("{group_resource}/");
-        let mut matching = snapshot
-            .entries
-            .into_iter()
-            .filter(|e| start.is_empty() || e.key[prefix.len()..] > *start)
-            .filter(|e| selection.matches(e));
+        let mut matching =
+            snapshot.entries.into_iter().filter(|e| start.is_empty() || e.key[prefix.len()..] > *start).filter(|e| selection.matches(e));
         let Some(limit) = options.limit else {
             return Ok(Page { entries: matching.collect(), revision: snapshot.revision, continue_token: String::new(), remaining: None });
         };
@@ -137,7 +132,11 @@ fn encode_inconsistent(start: &str) -> String {
 
 /// The revision (`None`: the newest) and the key after which to go on.
 fn decode_token(token: &str) -> Result<(Option<u64>, String), ApiError> {
-    let bad = || ApiError::bad_request("continue key is not valid: incorrect key start: it does not match the list, get a new one with a list without it");
+    let bad = || {
+        ApiError::bad_request(
+            "continue key is not valid: incorrect key start: it does not match the list, get a new one with a list without it",
+        )
+    };
     let bytes = URL_SAFE_NO_PAD.decode(token.trim_end_matches('=')).map_err(|_| bad())?;
     let value: Value = serde_json::from_slice(&bytes).map_err(|_| bad())?;
     if value["v"] != "meta.k8s.io/v1" {

@@ -39,15 +39,13 @@ impl ListOptions {
             if !is_watch {
                 errors.push(FieldError::forbidden(&FieldPath::new("sendInitialEvents"), "sendInitialEvents is forbidden for list"));
             } else if version_match != "NotOlderThan" {
-                errors.push(FieldError::forbidden(
-                    &path,
-                    "sendInitialEvents requires setting resourceVersionMatch to NotOlderThan",
-                ));
+                errors.push(FieldError::forbidden(&path, "sendInitialEvents requires setting resourceVersionMatch to NotOlderThan"));
             }
             let _ = send;
         } else if !version_match.is_empty() {
             if is_watch {
-                errors.push(FieldError::forbidden(&path, "resourceVersionMatch is forbidden for watch unless sendInitialEvents is provided"));
+                errors
+                    .push(FieldError::forbidden(&path, "resourceVersionMatch is forbidden for watch unless sendInitialEvents is provided"));
             } else if !continue_token.is_empty() {
                 errors.push(FieldError::forbidden(&path, "resourceVersionMatch is forbidden when continue is provided"));
             } else if resource_version.is_empty() {
@@ -91,7 +89,8 @@ pub fn parse_version(text: &str) -> Result<Option<u64>, ApiError> {
         return Ok(None);
     }
     text.parse().map(Some).map_err(|_| {
-        let error = FieldError::invalid(&FieldPath::new("resourceVersion"), text, format!("strconv.ParseUint: parsing {text:?}: invalid syntax"));
+        let error =
+            FieldError::invalid(&FieldPath::new("resourceVersion"), text, format!("strconv.ParseUint: parsing {text:?}: invalid syntax"));
         ApiError::bad_request(format!("Invalid value: {text:?}: {error}"))
     })
 }

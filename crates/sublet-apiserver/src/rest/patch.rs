@@ -2,7 +2,7 @@
 
 use super::ResourceRequest;
 use super::convert::storage_resource;
-use super::decode::{self, Parsed};
+use super::decode;
 use super::options::{self, FieldValidation};
 use super::write::{Change, Manager};
 use crate::http::HttpResponse;
@@ -10,9 +10,10 @@ use crate::http::negotiate::content_type;
 use crate::server::Server;
 use http::StatusCode;
 use serde_json::{Value, json};
-use sublet_machinery::{ApiError, FieldError, FieldPath, ObjectExt, Reason, apply, patch, structural};
+use sublet_machinery::{ApiError, FieldError, FieldPath, ObjectExt, Reason, apply, patch};
 
-const MEDIA_TYPES: &str = "application/json-patch+json, application/merge-patch+json, application/strategic-merge-patch+json, application/apply-patch+yaml";
+const MEDIA_TYPES: &str =
+    "application/json-patch+json, application/merge-patch+json, application/strategic-merge-patch+json, application/apply-patch+yaml";
 
 impl Server {
     pub(crate) async fn patch(&self, request: &ResourceRequest<'_>) -> Result<HttpResponse, ApiError> {
@@ -20,25 +21,27 @@ impl Server {
         let validation = options::field_validation(request.query, "PatchOptions")?;
         match content_type(request.headers) {
             "application/json-patch+json" => {
-                let body = json_body(request)?;
-                self.patch_with(request, dry_run, validation, body.duplicates, |live| patch::json_patch(live, &body.value)).await
+                let body = decode::parse_patch(request)?;
+                self.patch_with(request, dry_run, validation, body.strict, |live| patch::json_patch(live, &body.value)).await
             }
             "application/merge-patch+json" => {
-                let body = json_body(request)?;
+                let body = decode::parse_patch(request)?;
                 must_be_object(&body.value)?;
-                self.patch_with(request, dry_run, validation, body.duplicates, |live| Ok(patch::merge_patch(live, &body.value))).await
+                self.patch_with(request, dry_run, validation, body.strict, |live| Ok(patch::merge_patch(live, &body.value))).await
             }
             "application/strategic-merge-patch+json" => {
                 if request.resource.custom.is_some() {
-                    return Err(unsupported_patch("application/json-patch+json, application/merge-patch+json, application/apply-patch+yaml"));
+                    return Err(unsupported_patch(
+                        "application/json-patch+json, application/merge-patch+json, application/apply-patch+yaml",
+                    ));
                 }
-                let body = json_body(request)?;
+                let body = decode::parse_patch(request)?;
                 must_be_object(&body.value)?;
                 let schema = request.resource.schema.clone();
                 let merge = move |live: &Value| patch::strategic::merge(live, &body.value, schema.node());
-                self.patch_with(request, dry_run, validation, body.duplicates.clone(), merge).await
+                self.patch_with(request, dry_run, validation, body.strict.clone(), merge).await
             }
-            "application/apply-patch+yaml" | "application/apply-patch" => self.apply(request, dry_run, validation).await,
+            "application/apply-patch+yaml" | "application/apply-patch" => self.apply(request, dry_run).await,
             _ => Err(unsupported_patch(MEDIA_TYPES)),
         }
     }
@@ -48,7 +51,7 @@ impl Server {
         request: &ResourceRequest<'_>,
         dry_run: bool,
         validation: FieldValidation,
-        duplicates: Vec<String>,
+        strict: Vec<String>,
         merge: impl Fn(&Value) -> Result<Value, ApiError>,
     ) -> Result<HttpResponse, ApiError> {
         if request.query.has("force") && request.query.bool("force") {
@@ -56,35 +59,30 @@ impl Server {
             return Err(ApiError::invalid("meta.k8s.io", "PatchOptions", "", &[error]));
         }
         let manager = Manager { name: request.field_manager()?, subresource: request.info.subresource.clone() };
-        let duplicates = std::sync::Mutex::new(duplicates);
+        // Told once, however often the patch is tried.
+        let strict = std::sync::Mutex::new(strict);
         let change = |live: &Value| {
             let mut new = merge(live)?;
             keep_identity(request, live, &mut new)?;
-            let duplicates = std::mem::take(&mut *duplicates.lock().expect("no holder of this lock panics"));
-            decode::conform(request, &mut new, duplicates, validation)?;
-            Ok(Change::To(new))
+            let strict = std::mem::take(&mut *strict.lock().expect("no holder of this lock panics"));
+            decode::conform(request, &new, strict, validation).map(Change::To)
         };
         let written = self.modify(request, Some(&manager), dry_run, change).await?;
         self.present_written(request, StatusCode::OK, &written)
     }
 
-    async fn apply(&self, request: &ResourceRequest<'_>, dry_run: bool, validation: FieldValidation) -> Result<HttpResponse, ApiError> {
+    async fn apply(&self, request: &ResourceRequest<'_>, dry_run: bool) -> Result<HttpResponse, ApiError> {
         if request.query.get("fieldManager").is_empty() {
             let error = FieldError::required(&FieldPath::new("fieldManager"), "is required for apply patch");
             return Err(ApiError::invalid("meta.k8s.io", "PatchOptions", "", &[error]));
         }
-        let mut config = structural::decode::yaml(&request.body)
-            .map(|p| Parsed { value: p.value, duplicates: p.duplicates })
-            .map_err(|e| ApiError::bad_request(format!("error decoding YAML: {e}")))?;
-        must_be_object(&config.value)?;
         let resource = &request.resource;
-        check_applied_type(request, &config.value)?;
-        if !config.value["metadata"]["managedFields"].is_null() {
+        let mut config = decode::object_as(request, "PatchOptions", "application/apply-patch+yaml")?;
+        if !config["metadata"]["managedFields"].is_null() {
             return Err(ApiError::bad_request("metadata.managedFields must be nil"));
         }
-        decode::check_namespace(request, &mut config.value)?;
-        check_applied_name(request, &mut config.value)?;
-        decode::conform(request, &mut config.value, config.duplicates, validation)?;
+        decode::check_namespace(request, &mut config)?;
+        check_applied_name(request, &mut config)?;
         let manager = request.field_manager()?;
         let force = request.query.bool("force");
         let subresource = request.info.subresource.clone();
@@ -96,12 +94,12 @@ impl Server {
                 force,
                 reset_fields: &reset,
             };
-            apply::apply(live, &config.value, resource.schema.node(), &options)
+            apply::apply(live, &config, resource.schema.node(), &options)
         };
         let exists = self.store().get(&storage_resource(resource), request.namespace(), &request.info.name).is_some();
         if !exists && request.info.subresource.is_empty() {
             self.authorize_create(request)?;
-            if !config.value.uid().is_empty() {
+            if !config.uid().is_empty() {
                 return Err(request.not_found(&request.info.name));
             }
             let merged = merge(None)?;
@@ -112,7 +110,7 @@ impl Server {
         }
         let change = |live: &Value| {
             let mut merged = merge(Some(live))?.object;
-            if config.value.resource_version().is_empty() {
+            if config.resource_version().is_empty() {
                 merged.metadata_mut().insert("resourceVersion".into(), live["metadata"]["resourceVersion"].clone());
             }
             Ok(Change::Applied(merged))
@@ -135,12 +133,6 @@ fn reset_fields(request: &ResourceRequest<'_>) -> Vec<String> {
         "status" => vec!["spec".into(), "metadata.labels".into(), "metadata.annotations".into()],
         _ => Vec::new(),
     }
-}
-
-fn json_body(request: &ResourceRequest<'_>) -> Result<Parsed, ApiError> {
-    structural::decode::json(&request.body)
-        .map(|p| Parsed { value: p.value, duplicates: p.duplicates })
-        .map_err(|e| ApiError::bad_request(format!("error decoding patch: {e}")))
 }
 
 fn must_be_object(value: &Value) -> Result<(), ApiError> {
@@ -166,30 +158,16 @@ fn keep_identity(request: &ResourceRequest<'_>, live: &Value, new: &mut Value) -
     decode::check_type(&request.resource, new)
 }
 
-fn check_applied_type(request: &ResourceRequest<'_>, config: &Value) -> Result<(), ApiError> {
-    let resource = &request.resource;
-    if config.kind().is_empty() || config.api_version().is_empty() {
-        return Err(ApiError::bad_request("Object 'Kind' or 'apiVersion' is missing in the applied configuration"));
-    }
-    if config.kind() != resource.kind || config.api_version() != resource.api_version() {
-        return Err(ApiError::bad_request(format!(
-            "invalid object type: {}, Kind={}; the path expects {}, Kind={}",
-            config.api_version(),
-            config.kind(),
-            resource.api_version(),
-            resource.kind
-        )));
-    }
-    Ok(())
-}
-
 fn check_applied_name(request: &ResourceRequest<'_>, config: &mut Value) -> Result<(), ApiError> {
     let name = &request.info.name;
     if config.name().is_empty() {
         config.metadata_mut().insert("name".into(), json!(name));
     }
     if config.name() != name {
-        return Err(ApiError::bad_request(format!("the name of the object ({}) does not match the name on the URL ({name})", config.name())));
+        return Err(ApiError::bad_request(format!(
+            "the name of the object ({}) does not match the name on the URL ({name})",
+            config.name()
+        )));
     }
     Ok(())
 }

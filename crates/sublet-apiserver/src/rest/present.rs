@@ -26,7 +26,12 @@ impl Server {
     }
 
     /// Shows an object that is already in the form of the request's version.
-    pub(crate) fn present_value(&self, request: &ResourceRequest<'_>, status: StatusCode, object: &Value) -> Result<HttpResponse, ApiError> {
+    pub(crate) fn present_value(
+        &self,
+        request: &ResourceRequest<'_>,
+        status: StatusCode,
+        object: &Value,
+    ) -> Result<HttpResponse, ApiError> {
         let shown = match request.accepted.form {
             Form::Whole => return Ok(respond::value(status, request.accepted, object)),
             Form::Metadata => partial_metadata(object),

@@ -40,10 +40,8 @@ impl Server {
     /// The live object that the path names.
     fn live(&self, request: &ResourceRequest<'_>) -> Result<Value, ApiError> {
         let name = &request.info.name;
-        let entry = self
-            .store()
-            .get(&storage_resource(&request.resource), request.namespace(), name)
-            .ok_or_else(|| request.not_found(name))?;
+        let entry =
+            self.store().get(&storage_resource(&request.resource), request.namespace(), name).ok_or_else(|| request.not_found(name))?;
         let mut object = entry.value();
         from_storage(&request.resource, &mut object);
         Ok(object)

@@ -4,9 +4,9 @@ use super::ResourceRequest;
 use super::convert::{self, storage_resource};
 use super::options::{ListOptions, parse_version};
 use super::selection::Selection;
+use crate::http::HttpResponse;
 use crate::http::body::{Body, BoxError};
 use crate::http::negotiate::{Accepted, Encoding, Form};
-use crate::http::HttpResponse;
 use crate::registry::Resource;
 use crate::server::Server;
 use crate::store::Store;
@@ -245,4 +245,3 @@ fn error_line(error: &ApiError) -> Bytes {
     line.push('\n');
     line.into()
 }
-

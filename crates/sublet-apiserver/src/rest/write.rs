@@ -58,7 +58,12 @@ impl Server {
         self.present_written(request, StatusCode::CREATED, &written)
     }
 
-    pub(crate) fn present_written(&self, request: &ResourceRequest<'_>, status: StatusCode, written: &Written) -> Result<HttpResponse, ApiError> {
+    pub(crate) fn present_written(
+        &self,
+        request: &ResourceRequest<'_>,
+        status: StatusCode,
+        written: &Written,
+    ) -> Result<HttpResponse, ApiError> {
         match written {
             Written::Entry(entry) => self.present_entry(request, status, entry),
             Written::Value(value) => self.present_value(request, status, value),
@@ -193,10 +198,8 @@ impl Server {
     ) -> Result<Written, ApiError> {
         let name = &request.info.name;
         for _ in 0..UPDATE_TRIES_MAX {
-            let entry = self
-                .store()
-                .get(&storage_resource(&request.resource), request.namespace(), name)
-                .ok_or_else(|| request.not_found(name))?;
+            let entry =
+                self.store().get(&storage_resource(&request.resource), request.namespace(), name).ok_or_else(|| request.not_found(name))?;
             let mut old = entry.value();
             from_storage(&request.resource, &mut old);
             let (new, settled) = match change(&old)? {
@@ -279,7 +282,13 @@ impl Server {
         Ok(Some(written))
     }
 
-    async fn commit_update(&self, resource: &Resource, entry: &Arc<Entry>, mut new: Value, dry_run: bool) -> Result<Option<Written>, ApiError> {
+    async fn commit_update(
+        &self,
+        resource: &Resource,
+        entry: &Arc<Entry>,
+        mut new: Value,
+        dry_run: bool,
+    ) -> Result<Option<Written>, ApiError> {
         if dry_run {
             return Ok(Some(Written::Value(new)));
         }
@@ -385,7 +394,10 @@ fn check_name(request: &ResourceRequest<'_>, object: &mut Value) -> Result<(), A
         object.metadata_mut().insert("name".into(), serde_json::json!(name));
     }
     if object.name() != name {
-        return Err(ApiError::bad_request(format!("the name of the object ({}) does not match the name on the URL ({name})", object.name())));
+        return Err(ApiError::bad_request(format!(
+            "the name of the object ({}) does not match the name on the URL ({name})",
+            object.name()
+        )));
     }
     Ok(())
 }
@@ -396,7 +408,10 @@ fn is_same(new: &Value, old: &Value) -> bool {
     new.len() == old.len()
         && new.iter().all(|(key, value)| match old.get(key) {
             Some(before) if key == "metadata" => {
-                let fields = |m: &Value| m.as_object().map(|m| m.iter().filter(|(k, _)| *k != "resourceVersion").map(|(k, v)| (k.clone(), v.clone())).collect::<Vec<_>>());
+                let fields = |m: &Value| {
+                    m.as_object()
+                        .map(|m| m.iter().filter(|(k, _)| *k != "resourceVersion").map(|(k, v)| (k.clone(), v.clone())).collect::<Vec<_>>())
+                };
                 fields(value) == fields(before)
             }
             Some(before) => value == before,

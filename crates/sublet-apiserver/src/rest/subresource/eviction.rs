@@ -43,7 +43,11 @@ impl Server {
             let budget = match budgets.as_slice() {
                 [] => return Ok(()),
                 [budget] => budget,
-                _ => return Err(ApiError::internal("This pod has more than one PodDisruptionBudget, which the eviction subresource does not support.")),
+                _ => {
+                    return Err(ApiError::internal(
+                        "This pod has more than one PodDisruptionBudget, which the eviction subresource does not support.",
+                    ));
+                }
             };
             if is_unhealthy_and_free(pod, budget) {
                 return Ok(());
@@ -107,7 +111,12 @@ fn disrupt(budget: &Value, pod: &Value, now: &str) -> Result<Value, ApiError> {
         return Err(ApiError::forbidden("policy", "poddisruptionbudgets", budget.name(), "pdb disruptions allowed is negative"));
     }
     if budget["status"]["disruptedPods"].as_object().is_some_and(|p| p.len() > DISRUPTED_PODS_MAX) {
-        return Err(ApiError::forbidden("policy", "poddisruptionbudgets", budget.name(), "DisruptedPods map too big - too many evictions not confirmed by PDB controller"));
+        return Err(ApiError::forbidden(
+            "policy",
+            "poddisruptionbudgets",
+            budget.name(),
+            "DisruptedPods map too big - too many evictions not confirmed by PDB controller",
+        ));
     }
     if allowed == 0 {
         return refuse(format!(
@@ -134,6 +143,9 @@ mod tests {
         let spent = disrupt(&budget, &pod, "t").unwrap();
         assert_eq!(spent["status"]["disruptedPods"]["p"], "t");
         let refused = disrupt(&spent, &pod, "t").unwrap_err();
-        assert_eq!((refused.code, refused.causes[0].message.as_str()), (429, "The disruption budget b needs 2 healthy pods and has 3 currently"));
+        assert_eq!(
+            (refused.code, refused.causes[0].message.as_str()),
+            (429, "The disruption budget b needs 2 healthy pods and has 3 currently")
+        );
     }
 }

@@ -54,13 +54,19 @@ impl Server {
 fn scaled(request: &ResourceRequest<'_>, live: &Value, current: &Value, wanted: &Value, paths: &ScalePaths) -> Result<Value, ApiError> {
     let invalid = |error: FieldError| Err(ApiError::invalid("autoscaling", "Scale", live.name(), &[error]));
     if !wanted.name().is_empty() && wanted.name() != live.name() {
-        return Err(ApiError::bad_request(format!("the name of the object ({}) does not match the name on the URL ({})", wanted.name(), live.name())));
+        return Err(ApiError::bad_request(format!(
+            "the name of the object ({}) does not match the name on the URL ({})",
+            wanted.name(),
+            live.name()
+        )));
     }
     let replicas = match &wanted["spec"]["replicas"] {
         Value::Null => 0,
         number => match number.as_i64() {
             Some(replicas) => replicas,
-            None => return Err(ApiError::bad_request("Scale in version \"v1\" cannot be handled as a Scale: spec.replicas must be an integer")),
+            None => {
+                return Err(ApiError::bad_request("Scale in version \"v1\" cannot be handled as a Scale: spec.replicas must be an integer"));
+            }
         },
     };
     let path = FieldPath::new("spec.replicas");
