@@ -6,6 +6,9 @@
 //! every write passes the same steps in the same order; nothing here reads flags or the environment.
 
 pub mod admission;
+pub mod discovery;
+pub mod facts;
 pub mod reader;
 pub mod registry;
 pub mod strategy;
+pub mod table;
