@@ -6,6 +6,8 @@
 //! every write passes the same steps in the same order; nothing here reads flags or the environment.
 
 pub mod admission;
+pub mod discovery;
+pub mod facts;
 pub mod hooks;
 pub mod http;
 pub mod reader;
@@ -14,3 +16,4 @@ pub mod rest;
 pub mod server;
 pub mod store;
 pub mod strategy;
+pub mod table;
