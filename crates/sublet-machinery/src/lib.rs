@@ -7,6 +7,7 @@
 //! Invariants: no IO, no clock, no async. Everything is a function of its arguments.
 
 pub mod error;
+pub mod names;
 pub mod object;
 pub mod quantity;
 pub mod resource;
