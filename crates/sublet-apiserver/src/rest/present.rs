@@ -34,7 +34,7 @@ impl Server {
     ) -> Result<HttpResponse, ApiError> {
         let shown = match request.accepted.form {
             Form::Whole => return Ok(respond::value(status, request.accepted, object)),
-            Form::Metadata => partial_metadata(object),
+            Form::Metadata => table::partial(object),
             Form::Table => {
                 let metadata = json!({"resourceVersion": object.resource_version()});
                 self.table(request, std::slice::from_ref(object), metadata)?
@@ -64,39 +64,28 @@ impl Server {
             Form::Table => self.table(request, &objects, metadata)?,
             _ => json!({
                 "kind": "PartialObjectMetadataList", "apiVersion": "meta.k8s.io/v1", "metadata": metadata,
-                "items": objects.iter().map(partial_metadata).collect::<Vec<_>>(),
+                "items": objects.iter().map(table::partial).collect::<Vec<_>>(),
             }),
         };
         Ok(respond::value(StatusCode::OK, request.accepted, &shown))
     }
 
     fn table(&self, request: &ResourceRequest<'_>, objects: &[Value], metadata: Value) -> Result<Value, ApiError> {
-        let include = match request.query.get("includeObject") {
-            "" | "Metadata" => table::Include::Metadata,
-            "None" => table::Include::None,
-            "Object" => table::Include::Object,
-            other => {
-                return Err(super::options::invalid_option(
-                    "TableOptions",
-                    "includeObject",
-                    other,
-                    "must be empty, 'Metadata', 'None', or 'Object'",
-                ));
-            }
-        };
-        let options = table::Options { include, now: self.clock_now(), no_headers: false };
-        Ok(table::render(&request.resource, objects, &metadata, &options))
+        let asked = request.query.get("includeObject");
+        let include_object = table::IncludeObject::parse(asked).ok_or_else(|| {
+            super::options::invalid_option("TableOptions", "includeObject", asked, "must be empty, 'Metadata', 'None', or 'Object'")
+        })?;
+        let list = request.info.name.is_empty();
+        let options = table::TableOptions { include_object, no_headers: false, list, now: self.clock_now() };
+        Ok(table::render(&request.resource, objects, &options, metadata))
     }
 }
 
-pub(crate) fn table_of_one(resource: &Resource, object: &Value) -> Value {
+/// The table in one event of a watch. Only the first has headers.
+pub(crate) fn table_of_one(resource: &Resource, object: &Value, include_object: table::IncludeObject, no_headers: bool) -> Value {
     let metadata = json!({"resourceVersion": object.resource_version()});
-    let options = table::Options { include: table::Include::Metadata, now: jiff::Timestamp::now(), no_headers: false };
-    table::render(resource, std::slice::from_ref(object), &metadata, &options)
-}
-
-pub(crate) fn partial_metadata(object: &Value) -> Value {
-    json!({"kind": "PartialObjectMetadata", "apiVersion": "meta.k8s.io/v1", "metadata": object["metadata"]})
+    let options = table::TableOptions { include_object, no_headers, list: true, now: jiff::Timestamp::now() };
+    table::render(resource, std::slice::from_ref(object), &options, metadata)
 }
 
 /// The list as bytes: stored objects are copied, not encoded again. Items of built-in lists carry no

@@ -12,6 +12,7 @@ use crate::server::Server;
 use crate::store::Store;
 use crate::store::entry::Entry;
 use crate::store::log::{EventType, LogEvent, frame};
+use crate::table;
 use bytes::Bytes;
 use http::StatusCode;
 use http::header::{CACHE_CONTROL, CONTENT_TYPE};
@@ -39,6 +40,9 @@ struct Watcher {
     resource: Arc<Resource>,
     selection: Selection,
     form: Form,
+    include_object: table::IncludeObject,
+    /// The first table of a watch carries the column headers.
+    headers_sent: bool,
     position: u64,
     ready: VecDeque<Bytes>,
     changes: watch::Receiver<u64>,
@@ -72,6 +76,8 @@ impl Server {
             resource: request.resource.clone(),
             selection,
             form: request.accepted.form,
+            include_object: table::IncludeObject::parse(request.query.get("includeObject")).unwrap_or_default(),
+            headers_sent: false,
             position: 0,
             ready: VecDeque::new(),
             changes,
@@ -201,7 +207,7 @@ impl Watcher {
         self.ready.push_back(line);
     }
 
-    fn encode(&self, event_type: EventType, event: &LogEvent) -> Bytes {
+    fn encode(&mut self, event_type: EventType, event: &LogEvent) -> Bytes {
         let shared = self.form == Form::Whole && convert::is_stored_form(&self.resource, &event.entry);
         if shared {
             return event.json_frame(event_type);
@@ -214,8 +220,8 @@ impl Watcher {
         convert::from_storage(&self.resource, &mut object);
         let shown = match self.form {
             Form::Whole => object,
-            Form::Metadata => super::present::partial_metadata(&object),
-            Form::Table => super::present::table_of_one(&self.resource, &object),
+            Form::Metadata => table::partial(&object),
+            Form::Table => super::present::table_of_one(&self.resource, &object, self.include_object, std::mem::replace(&mut self.headers_sent, true)),
         };
         frame(event_type, shown.to_string().as_bytes())
     }

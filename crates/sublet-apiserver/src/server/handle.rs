@@ -291,8 +291,7 @@ impl Server {
                 Err(ApiError::no_such_path())
             };
         }
-        let snapshot = self.registry().snapshot();
-        self.documents().serve(path, query, &parts.headers, &snapshot).unwrap_or_else(|| Err(ApiError::no_such_path()))
+        self.document(path, query, &parts.headers, accepted.unwrap_or_default()).unwrap_or_else(|| Err(ApiError::no_such_path()))
     }
 }
 

@@ -1,6 +1,7 @@
 //! One API server: its state, its rules, and the way of a request through them.
 
 mod custom;
+mod documents;
 mod handle;
 mod listen;
 mod local;
@@ -12,7 +13,6 @@ pub use listen::{Listening, listen};
 
 use crate::admission::{Attributes, Plugin};
 use crate::auth::{Authenticator, Authorizer, TokenIssuer};
-use crate::discovery::Documents;
 use crate::hooks::{Connector, ServiceAllocator};
 use crate::registry::{Registry, builtin_rows};
 use crate::store::Store;
@@ -49,7 +49,7 @@ pub struct Server {
 struct Inner {
     store: Store,
     registry: Registry,
-    documents: Documents,
+    documents: documents::Documents,
     authenticator: Arc<Authenticator>,
     authorizer: Arc<Authorizer>,
     issuer: Arc<TokenIssuer>,
@@ -70,7 +70,7 @@ impl Server {
             inner: Arc::new(Inner {
                 store,
                 registry: Registry::new(builtin_rows()),
-                documents: Documents::default(),
+                documents: documents::Documents::default(),
                 authenticator: config.authenticator,
                 authorizer: config.authorizer,
                 issuer: config.issuer,
@@ -143,7 +143,7 @@ impl Server {
         self.inner.connector.get()
     }
 
-    pub(crate) fn documents(&self) -> &Documents {
+    pub(crate) fn documents(&self) -> &documents::Documents {
         &self.inner.documents
     }
 
