@@ -23,7 +23,7 @@ impl Selection {
             text => Some(FieldSelector::parse(text).map_err(|e| ApiError::bad_request(e.to_string()))?),
         };
         if let Some(fields) = &fields {
-            for term in fields.requirements() {
+            for term in fields.terms() {
                 if !is_known(resource, &term.field) {
                     return Err(unknown_field(resource, &term.field));
                 }
@@ -39,18 +39,18 @@ impl Selection {
     /// The one name that a `metadata.name=x` selector asks for.
     pub fn exact_name(&self) -> Option<&str> {
         let fields = self.fields.as_ref()?;
-        fields.requirements().iter().find(|r| r.field == "metadata.name" && !r.negated).map(|r| r.value.as_str())
+        fields.terms().iter().find(|r| r.field == "metadata.name" && !r.negated).map(|r| r.value.as_str())
     }
 
     pub fn matches(&self, entry: &Entry) -> bool {
         if let Some(labels) = &self.labels
-            && !labels.matches(|key| entry.label(key))
+            && !labels.matches_with(|key| entry.label(key))
         {
             return false;
         }
         let Some(fields) = &self.fields else { return true };
         let (namespace, name) = entry.namespace_and_name();
-        fields.requirements().iter().all(|term| {
+        fields.terms().iter().all(|term| {
             let actual = match term.field.as_str() {
                 "metadata.name" => name,
                 "metadata.namespace" => namespace,

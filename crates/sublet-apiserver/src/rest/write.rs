@@ -11,10 +11,13 @@ use crate::registry::Resource;
 use crate::server::Server;
 use crate::store::entry::{Encoded, Entry};
 use crate::store::storage_error;
+use crate::strategy::NameRule;
 use http::StatusCode;
 use serde_json::Value;
 use std::sync::Arc;
 use sublet_machinery::structural;
+use sublet_machinery::metadata::{validate_metadata, validate_metadata_update};
+use sublet_machinery::names::{self, NameFn};
 use sublet_machinery::{ApiError, FieldError, FieldPath, ObjectExt, apply};
 use sublet_storage::{Expect, StorageError};
 
@@ -324,7 +327,7 @@ impl Server {
     }
 
     fn check_update(&self, resource: &Resource, subresource: &str, new: &Value, old: &Value) -> Result<(), ApiError> {
-        let mut errors = sublet_machinery::metadata::validate_update(new, old);
+        let mut errors = validate_metadata_update(&new["metadata"], &old["metadata"], &FieldPath::new("metadata"));
         let strategy = &resource.strategy;
         match subresource {
             "status" => errors.extend((strategy.validate_status_update)(new, old)),
@@ -341,7 +344,7 @@ impl Server {
     }
 
     fn validate_metadata(&self, resource: &Resource, object: &Value) -> Vec<FieldError> {
-        sublet_machinery::metadata::validate(object, resource.namespaced, crate::strategy::name_validator(resource.strategy.name_rule))
+        validate_metadata(&object["metadata"], resource.namespaced, name_rule(resource.strategy.name_rule), &FieldPath::new("metadata"))
     }
 
     async fn allocate(
@@ -425,4 +428,13 @@ pub(crate) fn is_finished(resource: &Resource, object: &Value) -> bool {
         && object.finalizers().is_empty()
         && object.i64_at("/metadata/deletionGracePeriodSeconds").unwrap_or(0) == 0
         && (resource.strategy.grace != crate::strategy::Grace::Namespace || object.array_at("/spec/finalizers").is_empty())
+}
+
+fn name_rule(rule: NameRule) -> NameFn {
+    match rule {
+        NameRule::DnsSubdomain => names::name_is_dns_subdomain,
+        NameRule::DnsLabel => names::name_is_dns_label,
+        NameRule::Dns1035Label => names::name_is_dns_1035_label,
+        NameRule::PathSegment => names::name_is_path_segment,
+    }
 }

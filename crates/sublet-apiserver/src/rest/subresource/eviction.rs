@@ -74,8 +74,8 @@ fn needs_budget(pod: &Value) -> bool {
 }
 
 fn covers(budget: &Value, pod: &Value) -> bool {
-    match Selector::from_label_selector(&budget["spec"]["selector"]) {
-        Ok(selector) => selector.matches(|key| pod.label(key)),
+    match Selector::from_object(&budget["spec"]["selector"]) {
+        Ok(selector) => selector.matches_object(pod),
         Err(_) => false,
     }
 }

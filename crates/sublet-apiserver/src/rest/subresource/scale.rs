@@ -104,7 +104,7 @@ fn scale_of(object: &Value, paths: &ScalePaths) -> Value {
         let text = match selector {
             Value::String(text) => text.clone(),
             map if map["matchLabels"].is_object() || map["matchExpressions"].is_array() => {
-                Selector::from_label_selector(map).map(|s| s.to_string()).unwrap_or_default()
+                Selector::from_object(map).map(|s| s.to_string()).unwrap_or_default()
             }
             // The plain map of a ReplicationController.
             map => {
