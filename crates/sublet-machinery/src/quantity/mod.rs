@@ -196,19 +196,11 @@ impl Quantity {
             number /= 10;
             exponent += 1;
         }
-        while exponent % 3 != 0 {
-            match number.checked_mul(10) {
-                Some(next) => {
-                    number = next;
-                    exponent -= 1;
-                }
-                None => {
-                    number = scale_down(number, 1);
-                    exponent += 1;
-                }
-            }
+        let shift = exponent.rem_euclid(3);
+        match scale_up(number, i64::from(shift)) {
+            Some(larger) => (larger, exponent - shift),
+            None => (scale_down(number, i64::from(3 - shift)), exponent + 3 - shift),
         }
-        (number, exponent)
     }
 }
 
