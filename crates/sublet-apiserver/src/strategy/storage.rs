@@ -18,7 +18,13 @@ pub(super) const CSI_DRIVER: Strategy =
     Strategy { default: default_driver, prepare_update: bump_driver, unconditional_update: false, ..Strategy::PLAIN };
 
 pub(super) const CSI_NODE: Strategy = Strategy {
-    prepare_create: super::drop_status,
+    default: |node| {
+        for driver in super::edit::items(ensure(node, "spec"), "drivers") {
+            fill(driver, "topologyKeys", Value::Null);
+        }
+        fill(node, "status", json!({}));
+    },
+    prepare_create: empty_status,
     prepare_update: keep_status,
     prepare_status_update: keep_all_but_status,
     unconditional_update: false,

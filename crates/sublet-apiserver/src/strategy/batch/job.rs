@@ -34,11 +34,16 @@ fn default(job: &mut Value) {
     let replacement = if spec["podFailurePolicy"].is_null() { "TerminatingOrFailed" } else { "Failed" };
     fill(spec, "podReplacementPolicy", replacement);
     fill(spec, "manualSelector", false);
-    let labels = spec["template"]["metadata"]["labels"].clone();
+    default_labels(job);
+    fill(job, "status", json!({}));
+}
+
+/// A job without labels has those of its pods.
+fn default_labels(job: &mut Value) {
+    let labels = job["spec"]["template"]["metadata"]["labels"].clone();
     if !is_zero(&labels) {
         fill_zero(ensure(job, "metadata"), "labels", labels);
     }
-    fill(job, "status", json!({}));
 }
 
 /// What holds for the template of a cron job too.
@@ -56,7 +61,12 @@ pub(super) fn default_job_spec(spec: &mut Value) {
 fn prepare_create(job: &mut Value) {
     empty_status(job);
     if job["spec"]["manualSelector"] != true {
+        let shared = job["metadata"]["labels"] == job["spec"]["template"]["metadata"]["labels"];
         generate_selector(job);
+        // Labels that were defaulted from the pods are one map with theirs upstream, and grow with it.
+        if shared {
+            job["metadata"]["labels"] = job["spec"]["template"]["metadata"]["labels"].clone();
+        }
     }
 }
 

@@ -82,10 +82,12 @@ fn sync_data_sources(spec: &mut Value, old: &Value) {
         remove(spec, "dataSource");
     }
     if spec["dataSource"].is_object() && spec["dataSourceRef"].is_null() {
+        fill(&mut spec["dataSource"], "apiGroup", Value::Null);
         spec["dataSourceRef"] = spec["dataSource"].clone();
     } else if spec["dataSourceRef"].is_object() && is_zero(&spec["dataSourceRef"]["namespace"]) && spec["dataSource"].is_null() {
         let mut source = spec["dataSourceRef"].clone();
         remove(&mut source, "namespace");
+        fill(&mut source, "apiGroup", Value::Null);
         spec["dataSource"] = source;
     }
 }

@@ -1,6 +1,6 @@
 //! Defaults of pods and pod templates (as in core/v1/defaults.go, 1.37).
 
-use super::super::edit::{child, ensure, fill, fill_zero, is_zero, items};
+use super::super::edit::{child, ensure, fill, fill_zero, is_zero, items, remove};
 use super::super::quantities::round_up_list;
 use super::volumes::default_volume;
 use serde_json::{Value, json};
@@ -31,7 +31,7 @@ pub(crate) fn default_pod(pod: &mut Value) {
 }
 
 /// Requests that are not stated are as large as the limits.
-fn default_requests(container: &mut Value) {
+pub(crate) fn default_requests(container: &mut Value) {
     let Some(limits) = container["resources"]["limits"].as_object().cloned() else { return };
     let requests = ensure(ensure(container, "resources"), "requests");
     for (name, limit) in limits {
@@ -92,10 +92,14 @@ fn default_container(container: &mut Value) {
     fill_zero(container, "terminationMessagePolicy", "File");
     for port in items(container, "ports") {
         fill_zero(port, "protocol", "TCP");
+        if port["hostPort"] == 0 {
+            remove(port, "hostPort");
+        }
     }
     for variable in items(container, "env") {
         let Some(source) = child(variable, "valueFrom") else { continue };
         default_field_ref(source);
+        default_resource_ref(source);
         if let Some(file) = child(source, "fileKeyRef") {
             fill(file, "optional", false);
         }
@@ -150,6 +154,12 @@ fn image_tag(image: &str) -> Option<&str> {
 pub(crate) fn default_field_ref(source: &mut Value) {
     if let Some(field) = child(source, "fieldRef") {
         fill_zero(field, "apiVersion", "v1");
+    }
+}
+
+pub(crate) fn default_resource_ref(source: &mut Value) {
+    if let Some(field) = child(source, "resourceFieldRef") {
+        fill(field, "divisor", "0");
     }
 }
 

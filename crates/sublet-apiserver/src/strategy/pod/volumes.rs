@@ -1,7 +1,7 @@
 //! Defaults of volumes, shared by pods, templates and persistent volumes.
 
 use super::super::edit::{child, fill, fill_zero, items};
-use super::defaults::{default_field_ref, default_resources, pull_policy};
+use super::defaults::{default_field_ref, default_resource_ref, default_resources, pull_policy};
 use serde_json::{Value, json};
 
 const MODE: i64 = 0o644;
@@ -23,12 +23,12 @@ pub(crate) fn default_volume(volume: &mut Value) {
         }
     }
     if let Some(downward) = child(volume, "downwardAPI") {
-        items(downward, "items").for_each(default_field_ref);
+        items(downward, "items").for_each(default_item);
     }
     if let Some(projected) = child(volume, "projected") {
         for source in items(projected, "sources") {
             if let Some(downward) = child(source, "downwardAPI") {
-                items(downward, "items").for_each(default_field_ref);
+                items(downward, "items").for_each(default_item);
             }
             if let Some(token) = child(source, "serviceAccountToken") {
                 fill(token, "expirationSeconds", TOKEN_SECONDS);
@@ -41,6 +41,11 @@ pub(crate) fn default_volume(volume: &mut Value) {
             default_claim_spec(spec);
         }
     }
+}
+
+fn default_item(item: &mut Value) {
+    default_field_ref(item);
+    default_resource_ref(item);
 }
 
 /// The sources that persistent volumes know as well.
