@@ -10,6 +10,7 @@ pub mod discovery;
 pub mod facts;
 pub mod hooks;
 pub mod http;
+pub mod allocator;
 pub mod reader;
 pub mod registry;
 pub mod rest;
