@@ -59,6 +59,11 @@ impl Ctx {
         informer
     }
 
+    /// As [`Self::informer`], for code that writes a resource which may be cached or not.
+    pub fn cached(&self, gvr: &Gvr) -> Option<Arc<Informer>> {
+        self.informers.existing(gvr)
+    }
+
     /// The queue of this controller, for steps that find work for other keys.
     pub fn queue(&self) -> &WorkQueue {
         &self.queue
