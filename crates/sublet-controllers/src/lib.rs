@@ -8,6 +8,7 @@
 //! objects do not tell; a quiet cluster causes no requests.
 
 mod deployment;
+mod garbage_collector;
 mod kit;
 mod namespace;
 mod replicaset;
@@ -35,6 +36,7 @@ const ALL: &[(&str, Make)] = &[
     ("root-ca-certificate-publisher", |config| root_ca::controller(config.root_ca_pem.clone())),
     ("replicaset", |_| replicaset::replica_sets()),
     ("replicationcontroller", |_| replicaset::replication_controllers()),
+    ("garbagecollector", |_| garbage_collector::controller()),
     ("deployment", |_| deployment::controller()),
 ];
 
