@@ -11,6 +11,7 @@ pub mod facts;
 pub mod hooks;
 pub mod http;
 pub mod allocator;
+pub mod auth;
 pub mod reader;
 pub mod registry;
 pub mod rest;
