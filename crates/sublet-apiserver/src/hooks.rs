@@ -11,6 +11,10 @@ use sublet_machinery::ApiError;
 /// Addresses and ports of Services: allocated here on a host, asked from the host by a tenant.
 #[async_trait]
 pub trait ServiceAllocator: Send + Sync + 'static {
+    /// Whether numbers are asked for before the Service is validated, as upstream does it, or only
+    /// when all else is settled: a host should not see Services that the tenant's own rules refuse.
+    fn is_early(&self) -> bool;
+
     /// Fills in the allocated fields of a Service that is about to be written. `old` is given on update.
     async fn allocate(&self, new: &mut Value, old: Option<&Value>, dry_run: bool) -> Result<Box<dyn Allocation>, ApiError>;
 

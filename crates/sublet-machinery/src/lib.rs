@@ -7,6 +7,8 @@
 //! Invariants: no IO, no clock, no async. Everything is a function of its arguments.
 
 pub mod error;
+pub mod apply;
+pub mod patch;
 pub mod metadata;
 pub mod names;
 pub mod object;

@@ -7,6 +7,7 @@
 //! argument.
 
 pub mod authz;
+pub mod bootstrap;
 #[cfg(test)]
 pub(crate) mod testing;
 

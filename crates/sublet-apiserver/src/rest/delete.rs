@@ -110,7 +110,7 @@ enum Step {
 }
 
 impl Server {
-    pub(crate) async fn delete(&self, request: &ResourceRequest<'_>) -> Result<HttpResponse, ApiError> {
+    pub(crate) async fn handle_delete(&self, request: &ResourceRequest<'_>) -> Result<HttpResponse, ApiError> {
         let options = DeleteOptions::parse(request)?;
         let (written, removed) = self.delete_object(request, &request.info.name, &options).await?;
         let resource = &request.resource;
@@ -134,7 +134,7 @@ impl Server {
         self.present_value(request, StatusCode::OK, object)
     }
 
-    pub(crate) async fn delete_collection(&self, request: &ResourceRequest<'_>) -> Result<HttpResponse, ApiError> {
+    pub(crate) async fn handle_delete_collection(&self, request: &ResourceRequest<'_>) -> Result<HttpResponse, ApiError> {
         let options = DeleteOptions::parse(request)?;
         let mut list_options = ListOptions::parse(request.query, false)?;
         list_options.limit = None;

@@ -23,7 +23,7 @@ pub struct Page {
 }
 
 impl Server {
-    pub(crate) async fn get(&self, request: &ResourceRequest<'_>) -> Result<HttpResponse, ApiError> {
+    pub(crate) async fn handle_get(&self, request: &ResourceRequest<'_>) -> Result<HttpResponse, ApiError> {
         if let Some(version) = parse_version(request.query.get("resourceVersion"))? {
             self.wait_for(version).await?;
         }
@@ -33,7 +33,7 @@ impl Server {
         self.present_entry(request, http::StatusCode::OK, &entry)
     }
 
-    pub(crate) async fn list(&self, request: &ResourceRequest<'_>) -> Result<HttpResponse, ApiError> {
+    pub(crate) async fn handle_list(&self, request: &ResourceRequest<'_>) -> Result<HttpResponse, ApiError> {
         let options = ListOptions::parse(request.query, false)?;
         let selection = Selection::parse(&request.resource, &options.label_selector, &options.field_selector)?;
         let namespace = (request.resource.namespaced && !request.info.namespace.is_empty()).then_some(request.info.namespace.as_str());

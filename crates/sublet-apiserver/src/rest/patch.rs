@@ -16,7 +16,7 @@ const MEDIA_TYPES: &str =
     "application/json-patch+json, application/merge-patch+json, application/strategic-merge-patch+json, application/apply-patch+yaml";
 
 impl Server {
-    pub(crate) async fn patch(&self, request: &ResourceRequest<'_>) -> Result<HttpResponse, ApiError> {
+    pub(crate) async fn handle_patch(&self, request: &ResourceRequest<'_>) -> Result<HttpResponse, ApiError> {
         let dry_run = options::dry_run(request.query, "PatchOptions")?;
         let validation = options::field_validation(request.query, "PatchOptions")?;
         match content_type(request.headers) {

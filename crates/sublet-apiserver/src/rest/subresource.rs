@@ -30,9 +30,9 @@ impl Server {
             ("binding", "create") => self.bind(request, &info.name).await,
             ("eviction", "create") => self.evict(request).await,
             ("token", "create") => self.create_token(request).await,
-            (_, "get") if known.kind.kind == resource.kind.as_str() && info.subresource != "log" => self.get(request).await,
-            (_, "update") if known.kind.kind == resource.kind.as_str() => self.update(request).await,
-            (_, "patch") if known.kind.kind == resource.kind.as_str() => self.patch(request).await,
+            (_, "get") if known.kind.kind == resource.kind.as_str() && info.subresource != "log" => self.handle_get(request).await,
+            (_, "update") if known.kind.kind == resource.kind.as_str() => self.handle_update(request).await,
+            (_, "patch") if known.kind.kind == resource.kind.as_str() => self.handle_patch(request).await,
             _ => Err(ApiError::method_not_allowed(&resource.group, &resource.plural, verb)),
         }
     }

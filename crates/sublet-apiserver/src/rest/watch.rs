@@ -53,7 +53,7 @@ struct Watcher {
 }
 
 impl Server {
-    pub(crate) async fn watch(&self, request: &ResourceRequest<'_>) -> Result<HttpResponse, ApiError> {
+    pub(crate) async fn handle_watch(&self, request: &ResourceRequest<'_>) -> Result<HttpResponse, ApiError> {
         let mut options = ListOptions::parse(request.query, true)?;
         // The deprecated watch of one object by its path.
         if !request.info.name.is_empty() {

@@ -11,7 +11,7 @@ use crate::registry::Resource;
 use crate::server::Server;
 use crate::store::entry::{Encoded, Entry};
 use crate::store::storage_error;
-use crate::strategy::NameRule;
+use crate::strategy::{NameRule, Strategy};
 use http::StatusCode;
 use serde_json::Value;
 use std::sync::Arc;
@@ -49,7 +49,7 @@ pub enum Written {
 }
 
 impl Server {
-    pub(crate) async fn create(&self, request: &ResourceRequest<'_>) -> Result<HttpResponse, ApiError> {
+    pub(crate) async fn handle_create(&self, request: &ResourceRequest<'_>) -> Result<HttpResponse, ApiError> {
         let dry_run = options::dry_run(request.query, "CreateOptions")?;
         let mut object = decode::object(request, "CreateOptions")?;
         decode::check_namespace(request, &mut object)?;
@@ -128,22 +128,38 @@ impl Server {
             let stamp = stamp(resource, manager, &now);
             apply::track_update(None, &mut object, resource.schema.node(), &stamp)?;
         }
-        self.check(resource, &object, None)?;
-        for warning in (resource.strategy.warnings)(&object) {
-            request.warn(warning);
-        }
+        let mut allocation = self.allocate(resource, &mut object, None, dry_run, true).await?;
         attributes.object = Some(object);
-        self.validate_admission(&mut attributes).await?;
-        let mut object = attributes.object.take().expect("validation keeps the object");
-        for warning in attributes.warnings {
-            request.warn(warning);
-        }
-        let allocation = self.allocate(resource, &mut object, None, dry_run).await?;
-        let result = self.commit_create(resource, object, dry_run).await;
+        let result = self.finish_create(request, &mut attributes, &mut allocation, dry_run).await;
         settle(allocation, result.is_ok() && !dry_run).await;
         let written = result?;
         self.after_write(resource, None, &written, dry_run).await;
         Ok(written)
+    }
+
+    /// Validation and commit of a new object.
+    async fn finish_create(
+        &self,
+        request: &ResourceRequest<'_>,
+        attributes: &mut Attributes<'_>,
+        allocation: &mut Option<Box<dyn Allocation>>,
+        dry_run: bool,
+    ) -> Result<Written, ApiError> {
+        let resource = &request.resource;
+        let object = attributes.object.as_ref().expect("a create has an object");
+        self.check(resource, object, None)?;
+        for warning in (resource.strategy.warnings)(object) {
+            request.warn(warning);
+        }
+        self.validate_admission(attributes).await?;
+        let mut object = attributes.object.take().expect("validation keeps the object");
+        for warning in attributes.warnings.drain(..) {
+            request.warn(warning);
+        }
+        if allocation.is_none() {
+            *allocation = self.allocate(resource, &mut object, None, dry_run, false).await?;
+        }
+        self.commit_create(resource, object, dry_run).await
     }
 
     async fn commit_create(&self, resource: &Resource, mut object: Value, dry_run: bool) -> Result<Written, ApiError> {
@@ -163,7 +179,7 @@ impl Server {
     }
 
     /// PUT of the main resource or of a subresource that has the same kind.
-    pub(crate) async fn update(&self, request: &ResourceRequest<'_>) -> Result<HttpResponse, ApiError> {
+    pub(crate) async fn handle_update(&self, request: &ResourceRequest<'_>) -> Result<HttpResponse, ApiError> {
         let dry_run = options::dry_run(request.query, "UpdateOptions")?;
         let mut object = decode::object(request, "UpdateOptions")?;
         decode::check_namespace(request, &mut object)?;
@@ -251,10 +267,11 @@ impl Server {
         };
         self.mutate(&mut attributes).await?;
         let mut new = attributes.object.take().expect("mutation keeps the object");
+        let strategy = subresource_strategy(resource, subresource);
         if subresource == "status" {
-            (resource.strategy.prepare_status_update)(&mut new, &old);
-        } else if subresource.is_empty() {
-            (resource.strategy.prepare_update)(&mut new, &old);
+            (strategy.prepare_status_update)(&mut new, &old);
+        } else {
+            (strategy.prepare_update)(&mut new, &old);
         }
         apply_defaults(resource, &mut new);
         metadata::bump_generation(resource, &mut new, &old);
@@ -262,27 +279,45 @@ impl Server {
             let stamp = stamp(resource, manager, &now);
             apply::track_update(Some(&old), &mut new, resource.schema.node(), &stamp)?;
         }
-        self.check_update(resource, subresource, &new, &old)?;
-        if subresource.is_empty() {
-            for warning in (resource.strategy.warnings)(&new) {
+        let mut allocation = self.allocate(resource, &mut new, Some(&old), dry_run, true).await?;
+        attributes.object = Some(new);
+        let result = self.finish_update(request, &mut attributes, &mut allocation, entry, dry_run).await;
+        settle(allocation, matches!(result, Ok(Some(_))) && !dry_run).await;
+        let Some(written) = result? else { return Ok(None) };
+        self.after_write(resource, Some(&old), &written, dry_run).await;
+        Ok(Some(written))
+    }
+
+    /// Validation and commit of a changed object.
+    async fn finish_update(
+        &self,
+        request: &ResourceRequest<'_>,
+        attributes: &mut Attributes<'_>,
+        allocation: &mut Option<Box<dyn Allocation>>,
+        entry: &Arc<Entry>,
+        dry_run: bool,
+    ) -> Result<Option<Written>, ApiError> {
+        let resource = &request.resource;
+        let old = attributes.old.clone().expect("an update has an old object");
+        let new = attributes.object.as_ref().expect("an update has a new object");
+        self.check_update(resource, attributes.subresource, new, &old)?;
+        if attributes.subresource.is_empty() {
+            for warning in (resource.strategy.warnings)(new) {
                 request.warn(warning);
             }
         }
-        attributes.object = Some(new);
-        self.validate_admission(&mut attributes).await?;
+        self.validate_admission(attributes).await?;
         let mut new = attributes.object.take().expect("validation keeps the object");
-        for warning in attributes.warnings {
+        for warning in attributes.warnings.drain(..) {
             request.warn(warning);
         }
         if is_same(&new, &old) {
             return Ok(Some(if dry_run { Written::Value(new) } else { Written::Entry(entry.clone()) }));
         }
-        let allocation = self.allocate(resource, &mut new, Some(&old), dry_run).await?;
-        let result = self.commit_update(resource, entry, new, dry_run).await;
-        settle(allocation, matches!(result, Ok(Some(_))) && !dry_run).await;
-        let Some(written) = result? else { return Ok(None) };
-        self.after_write(resource, Some(&old), &written, dry_run).await;
-        Ok(Some(written))
+        if allocation.is_none() {
+            *allocation = self.allocate(resource, &mut new, Some(&old), dry_run, false).await?;
+        }
+        self.commit_update(resource, entry, new, dry_run).await
     }
 
     async fn commit_update(
@@ -328,14 +363,12 @@ impl Server {
 
     fn check_update(&self, resource: &Resource, subresource: &str, new: &Value, old: &Value) -> Result<(), ApiError> {
         let mut errors = validate_metadata_update(&new["metadata"], &old["metadata"], &FieldPath::new("metadata"));
-        let strategy = &resource.strategy;
-        match subresource {
-            "status" => errors.extend((strategy.validate_status_update)(new, old)),
-            "" => {
-                errors.extend((strategy.validate)(new));
-                errors.extend((strategy.validate_update)(new, old));
-            }
-            other => errors.extend(crate::strategy::validate_subresource(&resource.group, &resource.plural, other, new, old)),
+        let strategy = subresource_strategy(resource, subresource);
+        if subresource == "status" {
+            errors.extend((strategy.validate_status_update)(new, old));
+        } else {
+            errors.extend((strategy.validate)(new));
+            errors.extend((strategy.validate_update)(new, old));
         }
         if resource.custom.is_some() {
             errors.extend(crate::crd::validate_object(resource, new, Some(old)));
@@ -353,13 +386,14 @@ impl Server {
         new: &mut Value,
         old: Option<&Value>,
         dry_run: bool,
+        early: bool,
     ) -> Result<Option<Box<dyn Allocation>>, ApiError> {
         if resource.plural != "services" || !resource.group.is_empty() {
             return Ok(None);
         }
         match self.service_allocator() {
-            Some(allocator) => allocator.allocate(new, old, dry_run).await.map(Some),
-            None => Ok(None),
+            Some(allocator) if allocator.is_early() == early => allocator.allocate(new, old, dry_run).await.map(Some),
+            _ => Ok(None),
         }
     }
 }
@@ -381,6 +415,15 @@ pub(crate) fn apply_defaults(resource: &Resource, object: &mut Value) {
 pub(crate) fn encode(resource: &Resource, object: &mut Value) -> Encoded {
     to_storage(resource, object);
     Encoded::new(object, &fields_of(resource, object))
+}
+
+/// The rules for an update through a path: a subresource may have its own.
+fn subresource_strategy(resource: &Resource, subresource: &str) -> Strategy {
+    match subresource {
+        "" | "status" => resource.strategy,
+        other if resource.custom.is_none() => crate::strategy::of(&resource.group, &format!("{}/{other}", resource.plural)),
+        _ => resource.strategy,
+    }
 }
 
 fn stamp<'a>(resource: &Resource, manager: &'a Manager, now: &'a str) -> apply::Stamp<'a> {

@@ -3,7 +3,7 @@
 use super::Server;
 use super::system::system_user;
 use crate::admission::{Attributes, Operation, UserInfo};
-use crate::auth::{AuthzAttributes, Credentials};
+use crate::auth::authz::AuthzAttributes;
 use crate::hooks::ConnectTarget;
 use crate::http::body::{self, BoxError};
 use crate::http::negotiate::{self, Accepted};
@@ -124,20 +124,16 @@ impl Server {
     }
 
     fn authorize(&self, user: &UserInfo, info: &RequestInfo) -> Result<(), ApiError> {
-        let attributes = AuthzAttributes {
+        self.authorization().check(&AuthzAttributes {
             user,
             verb: info.verb,
-            is_resource: info.is_resource,
             group: &info.group,
-            version: &info.version,
             resource: &info.resource,
             subresource: &info.subresource,
             namespace: &info.namespace,
             name: &info.name,
-            path: &info.path,
-        };
-        let decision = self.authorizer().authorize(&attributes, self);
-        if decision.allowed { Ok(()) } else { Err(attributes.denied(&decision.reason)) }
+            path: (!info.is_resource).then_some(&info.path),
+        })
     }
 
     /// An update that creates needs the right to create.
@@ -168,14 +164,14 @@ impl Server {
             return Err(ApiError::method_not_allowed(&resource.group, &resource.plural, verb));
         }
         match info.verb {
-            "get" => self.get(request).await,
-            "list" => self.list(request).await,
-            "watch" => self.watch(request).await,
-            "create" => self.create(request).await,
-            "update" => self.update(request).await,
-            "patch" => self.patch(request).await,
-            "delete" => self.delete(request).await,
-            "deletecollection" => self.delete_collection(request).await,
+            "get" => self.handle_get(request).await,
+            "list" => self.handle_list(request).await,
+            "watch" => self.handle_watch(request).await,
+            "create" => self.handle_create(request).await,
+            "update" => self.handle_update(request).await,
+            "patch" => self.handle_patch(request).await,
+            "delete" => self.handle_delete(request).await,
+            "deletecollection" => self.handle_delete_collection(request).await,
             verb => Err(ApiError::method_not_allowed(&resource.group, &resource.plural, verb)),
         }
     }

@@ -9,7 +9,7 @@ use crate::reader::{Reader, Writer};
 use crate::registry::Resource;
 use crate::rest::metadata;
 use crate::rest::write::{apply_defaults, encode, is_finished};
-use crate::store::storage_error;
+use crate::store::{Store, storage_error};
 use async_trait::async_trait;
 use bytes::Bytes;
 use http::{Request, Response};
@@ -22,17 +22,31 @@ use std::task::{Context, Poll};
 use sublet_machinery::{ApiError, ObjectExt};
 use sublet_storage::{Expect, StorageError};
 
-impl Reader for Server {
+impl Reader for Store {
     fn get(&self, group_resource: &str, namespace: &str, name: &str) -> Option<Arc<Value>> {
-        self.store().get(group_resource, namespace, name).map(|e| Arc::new(e.value()))
+        Store::get(self, group_resource, namespace, name).map(|e| Arc::new(e.value()))
     }
 
     fn list(&self, group_resource: &str, namespace: Option<&str>) -> Vec<Arc<Value>> {
-        self.store().list(group_resource, namespace).entries.iter().map(|e| Arc::new(e.value())).collect()
+        Store::list(self, group_resource, namespace).entries.iter().map(|e| Arc::new(e.value())).collect()
     }
 
     fn revision(&self, group_resource: &str) -> u64 {
-        self.store().resource_revision(group_resource)
+        self.resource_revision(group_resource)
+    }
+}
+
+impl Reader for Server {
+    fn get(&self, group_resource: &str, namespace: &str, name: &str) -> Option<Arc<Value>> {
+        Reader::get(self.store(), group_resource, namespace, name)
+    }
+
+    fn list(&self, group_resource: &str, namespace: Option<&str>) -> Vec<Arc<Value>> {
+        Reader::list(self.store(), group_resource, namespace)
+    }
+
+    fn revision(&self, group_resource: &str) -> u64 {
+        Reader::revision(self.store(), group_resource)
     }
 }
 

@@ -12,8 +12,9 @@ pub use handle::{InProcess, PeerCertificate};
 pub use listen::{Listening, listen};
 
 use crate::admission::{Attributes, Plugin};
-use crate::auth::{Authenticator, Authorizer, TokenIssuer};
+use crate::auth::authz::{Authorization, Mode};
 use crate::hooks::{Connector, ServiceAllocator};
+use crate::reader::Reader;
 use crate::registry::{Registry, builtin_rows};
 use crate::store::Store;
 use serde_json::Value;
@@ -31,7 +32,8 @@ const IN_FLIGHT_MAX: usize = 600;
 pub struct Config {
     pub backend: Arc<dyn Backend>,
     pub authenticator: Arc<Authenticator>,
-    pub authorizer: Arc<Authorizer>,
+    /// As in `--authorization-mode`.
+    pub authorization: Vec<Mode>,
     pub issuer: Arc<TokenIssuer>,
     pub plugins: Vec<Box<dyn Plugin>>,
     /// Objects that exist before anybody does anything: (group resource, object).
@@ -51,7 +53,7 @@ struct Inner {
     registry: Registry,
     documents: documents::Documents,
     authenticator: Arc<Authenticator>,
-    authorizer: Arc<Authorizer>,
+    authorization: Authorization,
     issuer: Arc<TokenIssuer>,
     plugins: Vec<Box<dyn Plugin>>,
     service_allocator: OnceLock<Arc<dyn ServiceAllocator>>,
@@ -66,13 +68,15 @@ impl Server {
     /// Loads the store, creates what must exist, and is ready to answer.
     pub async fn open(config: Config) -> Result<Self, StorageError> {
         let store = Store::open(config.backend)?;
+        let reader: Arc<dyn Reader> = Arc::new(store.clone());
+        let authorization = Authorization::new(config.authorization, reader);
         let server = Self {
             inner: Arc::new(Inner {
                 store,
                 registry: Registry::new(builtin_rows()),
                 documents: documents::Documents::default(),
                 authenticator: config.authenticator,
-                authorizer: config.authorizer,
+                authorization,
                 issuer: config.issuer,
                 plugins: config.plugins,
                 service_allocator: OnceLock::new(),
@@ -123,8 +127,8 @@ impl Server {
         &self.inner.authenticator
     }
 
-    pub(crate) fn authorizer(&self) -> &Authorizer {
-        &self.inner.authorizer
+    pub(crate) fn authorization(&self) -> &Authorization {
+        &self.inner.authorization
     }
 
     pub(crate) fn issuer(&self) -> &TokenIssuer {
