@@ -86,7 +86,13 @@ pub async fn wait_ready(host: &Client, name: &NameArguments, timeout: Duration) 
         let message = clusters::message(&cluster).to_string();
         if tokio::time::Instant::now() >= deadline {
             spinner.finish_and_clear();
-            bail!("virtual cluster `{}` is not ready after {}s: {message}; see `sublet describe {} -n {}`", name.name, timeout.as_secs(), name.name, name.namespace);
+            bail!(
+                "virtual cluster `{}` is not ready after {}s: {message}; see `sublet describe {} -n {}`",
+                name.name,
+                timeout.as_secs(),
+                name.name,
+                name.namespace
+            );
         }
         spinner.set_message(format!("{}: {message}", name.name));
         tokio::time::sleep(Duration::from_millis(50)).await;

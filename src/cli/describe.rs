@@ -38,7 +38,13 @@ pub async fn run(arguments: Arguments) -> Result<ExitCode> {
     println!("Version:     {}", text("/status/version"));
     println!("Endpoint:    {}", text("/status/endpoint"));
     println!("Kubeconfig:  Secret {}", text("/status/kubeconfigSecret"));
-    println!("Usage:       {} pods, {} namespaces, {} objects, {} KiB", count("/status/usage/pods"), count("/status/usage/namespaces"), count("/status/usage/objects"), count("/status/usage/bytes") / 1024);
+    println!(
+        "Usage:       {} pods, {} namespaces, {} objects, {} KiB",
+        count("/status/usage/pods"),
+        count("/status/usage/namespaces"),
+        count("/status/usage/objects"),
+        count("/status/usage/bytes") / 1024
+    );
     println!("Conditions:");
     let rows: Vec<Vec<String>> = cluster
         .array_at("/status/conditions")
@@ -58,7 +64,12 @@ pub async fn run(arguments: Arguments) -> Result<ExitCode> {
         .iter()
         .map(|e| {
             let at = e.str_at("/lastTimestamp").or_else(|| e.str_at("/eventTime")).unwrap_or_default();
-            vec![output::age(at, now), e["type"].as_str().unwrap_or_default().into(), e["reason"].as_str().unwrap_or_default().into(), e["message"].as_str().unwrap_or_default().into()]
+            vec![
+                output::age(at, now),
+                e["type"].as_str().unwrap_or_default().into(),
+                e["reason"].as_str().unwrap_or_default().into(),
+                e["message"].as_str().unwrap_or_default().into(),
+            ]
         })
         .collect();
     indent(&output::columns(&["AGE", "TYPE", "REASON", "MESSAGE"], &rows));

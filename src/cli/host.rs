@@ -27,7 +27,9 @@ pub async fn client(kubeconfig: Option<&Path>, context: Option<&str>) -> Result<
     let config = match kubeconfig {
         Some(path) => {
             let file = kube::config::Kubeconfig::read_from(path).with_context(|| format!("cannot read kubeconfig {}", path.display()))?;
-            kube::Config::from_custom_kubeconfig(file, &options).await.with_context(|| format!("cannot use kubeconfig {}", path.display()))?
+            kube::Config::from_custom_kubeconfig(file, &options)
+                .await
+                .with_context(|| format!("cannot use kubeconfig {}", path.display()))?
         }
         None => kube::Config::from_kubeconfig(&options)
             .await

@@ -122,7 +122,10 @@ fn answered_headers(headers: &HeaderMap) -> HeaderMap {
 }
 
 fn is_hop_by_hop(name: &HeaderName) -> bool {
-    matches!(name.as_str(), "keep-alive" | "proxy-authenticate" | "proxy-authorization" | "te" | "trailer" | "transfer-encoding" | "content-length")
+    matches!(
+        name.as_str(),
+        "keep-alive" | "proxy-authenticate" | "proxy-authorization" | "te" | "trailer" | "transfer-encoding" | "content-length"
+    )
 }
 
 #[cfg(test)]
@@ -132,7 +135,9 @@ mod tests {
     #[test]
     fn credentials_of_the_tenant_stay_in_the_tenant() {
         let mut headers = HeaderMap::new();
-        for (name, value) in [("authorization", "Bearer x"), ("impersonate-user", "root"), ("cookie", "a"), ("upgrade", "websocket"), ("x-a", "1")] {
+        for (name, value) in
+            [("authorization", "Bearer x"), ("impersonate-user", "root"), ("cookie", "a"), ("upgrade", "websocket"), ("x-a", "1")]
+        {
             headers.insert(HeaderName::from_static(name), value.parse().unwrap());
         }
         let kept = forwarded_headers(&headers, true);

@@ -6,16 +6,18 @@
 //! every write passes the same steps in the same order; nothing here reads flags or the environment.
 
 pub mod admission;
+pub mod allocator;
+pub mod auth;
 pub mod discovery;
 pub mod facts;
 pub mod hooks;
 pub mod http;
-pub mod allocator;
-pub mod auth;
 pub mod reader;
 pub mod registry;
 pub mod rest;
 pub mod server;
+pub mod shim;
 pub mod store;
 pub mod strategy;
 pub mod table;
+pub use shim::{crd, openapi};

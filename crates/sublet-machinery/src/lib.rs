@@ -6,17 +6,16 @@
 //!
 //! Invariants: no IO, no clock, no async. Everything is a function of its arguments.
 
-pub mod error;
 pub mod apply;
-pub mod patch;
+pub mod error;
 pub mod metadata;
 pub mod names;
 pub mod object;
 pub mod quantity;
 pub mod resource;
 pub mod schema;
-pub mod structural;
 pub mod selector;
+pub mod structural;
 
 pub use error::{ApiError, Cause, FieldError, FieldErrorKind, FieldPath, Reason};
 pub use object::{NamespacedName, ObjectExt};

@@ -2,7 +2,7 @@
 
 use crate::facts::{self, RESOURCES};
 use crate::registry::{Resource, ScalePaths, Subresource};
-use crate::strategy::Strategy;
+use crate::strategy;
 use crate::table;
 use std::collections::HashMap;
 use std::sync::{Arc, OnceLock};
@@ -51,7 +51,7 @@ fn resource(line: &Line<'static>, subresources: Vec<Subresource>, lines: &[Line<
         columns: table::builtin_columns(line.group, line.plural),
         schema: schema(line),
         storage_version: storage_version(line, lines).to_string(),
-        strategy: strategy(&subresources),
+        strategy: strategy::of(line.group, line.plural),
         subresources,
         custom: None,
     }
@@ -68,10 +68,6 @@ fn storage_version<'a>(line: &Line<'a>, lines: &[Line<'_>]) -> &'a str {
     let Some((group, version)) = line.storage.split_once('/') else { return line.version };
     let served = lines.iter().any(|l| [l.group, l.version, l.plural] == [group, version, line.plural]);
     if served && group == line.group { version } else { line.version }
-}
-
-fn strategy(subresources: &[Subresource]) -> Strategy {
-    if subresources.iter().any(|s| s.name == "status") { Strategy::SPEC_AND_STATUS } else { Strategy::PLAIN }
 }
 
 fn subresource(line: &Line<'_>) -> Subresource {

@@ -78,11 +78,7 @@ pub fn bump_generation(resource: &Resource, new: &mut Value, old: &Value) {
     if !resource.strategy.generation {
         return;
     }
-    let has_status = resource.custom.as_ref().is_none_or(|c| c.has_status);
-    let relevant = |key: &str| key != "metadata" && (key != "status" || !has_status);
-    let (Some(new_map), Some(old_map)) = (new.as_object(), old.as_object()) else { return };
-    let differs = new_map.iter().any(|(k, v)| relevant(k) && old_map.get(k) != Some(v))
-        || old_map.keys().any(|k| relevant(k) && !new_map.contains_key(k));
+    let differs = (resource.strategy.changes_generation)(new, old);
     if differs {
         new["metadata"]["generation"] = json!(old.generation() + 1);
     }

@@ -221,7 +221,9 @@ impl Watcher {
         let shown = match self.form {
             Form::Whole => object,
             Form::Metadata => table::partial(&object),
-            Form::Table => super::present::table_of_one(&self.resource, &object, self.include_object, std::mem::replace(&mut self.headers_sent, true)),
+            Form::Table => {
+                super::present::table_of_one(&self.resource, &object, self.include_object, std::mem::replace(&mut self.headers_sent, true))
+            }
         };
         frame(event_type, shown.to_string().as_bytes())
     }

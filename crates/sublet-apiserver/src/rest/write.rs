@@ -15,9 +15,9 @@ use crate::strategy::{NameRule, Strategy};
 use http::StatusCode;
 use serde_json::Value;
 use std::sync::Arc;
-use sublet_machinery::structural;
 use sublet_machinery::metadata::{validate_metadata, validate_metadata_update};
 use sublet_machinery::names::{self, NameFn};
+use sublet_machinery::structural;
 use sublet_machinery::{ApiError, FieldError, FieldPath, ObjectExt, apply};
 use sublet_storage::{Expect, StorageError};
 

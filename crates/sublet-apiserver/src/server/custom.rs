@@ -4,6 +4,7 @@ use super::Server;
 use crate::crd;
 use crate::reader::{Reader, Writer};
 use crate::rest::delete::DeleteOptions;
+use futures::future::BoxFuture;
 use serde_json::Value;
 use sublet_machinery::{ApiError, ObjectExt, Reason};
 
@@ -20,8 +21,12 @@ impl Server {
 
     /// A definition was written: its names are accepted or not, and its resources served, before the
     /// writer gets the answer.
-    pub(crate) async fn definition_changed(&self, definition: &Value) {
-        let name = definition.name().to_string();
+    pub(crate) fn definition_changed<'a>(&'a self, definition: &Value) -> BoxFuture<'a, ()> {
+        // Boxed: deleting instances leads back here through the writes it makes.
+        Box::pin(self.follow_definition(definition.name().to_string()))
+    }
+
+    async fn follow_definition(&self, name: String) {
         for _ in 0..TRIES_MAX {
             let Some(live) = self.get(DEFINITIONS, "", &name) else { return };
             let mut updated = Value::clone(&live);

@@ -34,7 +34,13 @@ struct Document {
 
 impl Server {
     /// Serves a path of discovery or OpenAPI; `None` when it is neither.
-    pub(crate) fn document(&self, path: &str, query: &Query, headers: &HeaderMap, accepted: Accepted) -> Option<Result<HttpResponse, ApiError>> {
+    pub(crate) fn document(
+        &self,
+        path: &str,
+        query: &Query,
+        headers: &HeaderMap,
+        accepted: Accepted,
+    ) -> Option<Result<HttpResponse, ApiError>> {
         let snapshot = self.registry().snapshot();
         if path.starts_with("/openapi/") {
             return crate::openapi::serve(path, query, headers, &snapshot);
@@ -45,7 +51,8 @@ impl Server {
             _ => None,
         };
         if let Some(root) = root.filter(|_| wants_aggregated(headers)) {
-            let document = self.documents().find(&snapshot, &format!("aggregated {path}"), || Some(discovery::aggregated(&snapshot, root)))?;
+            let document =
+                self.documents().find(&snapshot, &format!("aggregated {path}"), || Some(discovery::aggregated(&snapshot, root)))?;
             return Some(Ok(aggregated_response(&document, headers)));
         }
         if !(path == "/api" || path == "/apis" || path.starts_with("/api/") || path.starts_with("/apis/")) {

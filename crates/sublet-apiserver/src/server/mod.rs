@@ -13,11 +13,12 @@ pub use listen::{Listening, listen};
 
 use crate::admission::{Attributes, Plugin};
 use crate::auth::authz::{Authorization, Mode};
+use crate::auth::bootstrap::{self, BootstrapConfig};
 use crate::hooks::{Connector, ServiceAllocator};
 use crate::reader::Reader;
 use crate::registry::{Registry, builtin_rows};
+use crate::shim::{Authenticator, TokenIssuer};
 use crate::store::Store;
-use serde_json::Value;
 use std::sync::{Arc, OnceLock};
 use sublet_machinery::ApiError;
 use sublet_storage::{Backend, StorageError};
@@ -36,8 +37,8 @@ pub struct Config {
     pub authorization: Vec<Mode>,
     pub issuer: Arc<TokenIssuer>,
     pub plugins: Vec<Box<dyn Plugin>>,
-    /// Objects that exist before anybody does anything: (group resource, object).
-    pub bootstrap: Vec<(String, Value)>,
+    /// What the objects say that exist before anybody does anything.
+    pub bootstrap: BootstrapConfig,
     /// The name that this server has in logs.
     pub name: String,
 }
@@ -88,7 +89,7 @@ impl Server {
             }),
         };
         server.load_custom_resources();
-        server.bootstrap(config.bootstrap).await.map_err(|e| StorageError::Failed(e.to_string()))?;
+        bootstrap::apply(&server, &config.bootstrap).await.map_err(|e| StorageError::Failed(e.to_string()))?;
         Ok(server)
     }
 

@@ -65,7 +65,9 @@ fn scaled(request: &ResourceRequest<'_>, live: &Value, current: &Value, wanted: 
         number => match number.as_i64() {
             Some(replicas) => replicas,
             None => {
-                return Err(ApiError::bad_request("Scale in version \"v1\" cannot be handled as a Scale: spec.replicas must be an integer"));
+                return Err(ApiError::bad_request(
+                    "Scale in version \"v1\" cannot be handled as a Scale: spec.replicas must be an integer",
+                ));
             }
         },
     };
