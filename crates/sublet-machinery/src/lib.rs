@@ -11,6 +11,7 @@ pub mod error;
 pub mod metadata;
 pub mod names;
 pub mod object;
+pub mod patch;
 pub mod quantity;
 pub mod resource;
 pub mod schema;
