@@ -22,12 +22,12 @@ impl Server {
         match content_type(request.headers) {
             "application/json-patch+json" => {
                 let body = decode::parse_patch(request)?;
-                self.patch_with(request, dry_run, validation, body.strict, |live| patch::json_patch(live, &body.value)).await
+                self.patch_with(request, dry_run, validation, body.strict, |live| patch::json_patch::apply(live, &body.value)).await
             }
             "application/merge-patch+json" => {
                 let body = decode::parse_patch(request)?;
                 must_be_object(&body.value)?;
-                self.patch_with(request, dry_run, validation, body.strict, |live| Ok(patch::merge_patch(live, &body.value))).await
+                self.patch_with(request, dry_run, validation, body.strict, |live| patch::merge_patch::apply(live, &body.value)).await
             }
             "application/strategic-merge-patch+json" => {
                 if request.resource.custom.is_some() {

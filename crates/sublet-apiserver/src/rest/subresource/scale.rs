@@ -29,8 +29,8 @@ impl Server {
             let current = scale_of(live, paths);
             let wanted = match &body {
                 decode::ScaleBody::Object(scale) => scale.clone(),
-                decode::ScaleBody::Merge(patch) => patch::merge_patch(&current, patch),
-                decode::ScaleBody::Json(operations) => patch::json_patch(&current, operations)?,
+                decode::ScaleBody::Merge(patch) => patch::merge_patch::apply(&current, patch)?,
+                decode::ScaleBody::Json(operations) => patch::json_patch::apply(&current, operations)?,
             };
             scaled(request, live, &current, &wanted, paths)
         };
