@@ -8,6 +8,7 @@
 //! objects do not tell; a quiet cluster causes no requests.
 
 mod deployment;
+mod endpoints;
 mod garbage_collector;
 mod kit;
 mod namespace;
@@ -16,7 +17,8 @@ mod root_ca;
 mod service_account;
 
 use std::collections::BTreeSet;
-use sublet_runtime::resources::{PODS, REPLICA_SETS};
+use sublet_machinery::Gvr;
+use sublet_runtime::resources::{ENDPOINT_SLICES, PODS, REPLICA_SETS};
 use sublet_runtime::{Controller, Manager, Scope};
 
 /// What the controllers need to know about the cluster.
@@ -36,6 +38,9 @@ const ALL: &[(&str, Make)] = &[
     ("root-ca-certificate-publisher", |config| root_ca::controller(config.root_ca_pem.clone())),
     ("replicaset", |_| replicaset::replica_sets()),
     ("replicationcontroller", |_| replicaset::replication_controllers()),
+    ("endpoints", |_| endpoints::endpoints()),
+    ("endpointslice", |_| endpoints::endpoint_slices()),
+    ("endpointslicemirroring", |_| endpoints::endpoint_slice_mirroring()),
     ("garbagecollector", |_| garbage_collector::controller()),
     ("deployment", |_| deployment::controller()),
 ];
@@ -48,9 +53,12 @@ pub fn names() -> impl Iterator<Item = &'static str> {
 /// Adds the controllers to a manager that is not running yet.
 pub fn add_all(manager: &mut Manager, config: &ControllersConfig) {
     let informers = manager.informers();
-    for gvr in [PODS, REPLICA_SETS] {
-        kit::claim::index_orphans(&informers.informer(&gvr, &Scope::default()).0);
+    let informer = |gvr: &Gvr| informers.informer(gvr, &Scope::default()).0;
+    for gvr in [&PODS, &REPLICA_SETS] {
+        kit::claim::index_orphans(&informer(gvr));
     }
+    kit::pods::index_by_node(&informer(&PODS));
+    endpoints::index_slices(&informer(&ENDPOINT_SLICES));
     for (name, make) in ALL {
         let lacks_input = *name == "root-ca-certificate-publisher" && config.root_ca_pem.is_empty();
         if !config.without.contains(*name) && !lacks_input {

@@ -6,6 +6,17 @@ use serde_json::Value;
 use std::time::Duration;
 use sublet_machinery::ObjectExt;
 
+/// Pods by the name of their node.
+pub(crate) const BY_NODE: &str = "node";
+
+/// Lets pods be found by their node; to be called before the informer runs.
+pub(crate) fn index_by_node(informer: &sublet_runtime::Informer) {
+    informer.add_index(BY_NODE, |pod| match node(pod) {
+        "" => Vec::new(),
+        name => vec![name.to_string()],
+    });
+}
+
 pub(crate) fn phase(pod: &Value) -> &str {
     pod.str_at("/status/phase").unwrap_or_default()
 }
