@@ -6,6 +6,7 @@
 //! every write passes the same steps in the same order; nothing here reads flags or the environment.
 
 pub mod admission;
+pub mod crd;
 pub mod reader;
 pub mod registry;
 pub mod strategy;
