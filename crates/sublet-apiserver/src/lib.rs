@@ -12,6 +12,7 @@ pub mod discovery;
 pub mod facts;
 pub mod hooks;
 pub mod http;
+pub mod crd;
 pub mod reader;
 pub mod registry;
 pub mod rest;

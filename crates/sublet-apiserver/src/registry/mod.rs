@@ -91,6 +91,8 @@ pub struct Custom {
     pub preserve_unknown: bool,
     /// Printed as a Warning header on every request: a deprecated version.
     pub deprecation_warning: Option<String>,
+    /// The definition is being deleted: creates are forbidden, what is there can be read and deleted.
+    pub terminating: bool,
 }
 
 impl Resource {

@@ -116,6 +116,14 @@ pub fn prune(value: &mut Value, schema: SchemaNode<'_>) -> Vec<String> {
     pruner.unknown
 }
 
+/// [`prune`] for a value that is not the root of a resource.
+pub fn prune_value(value: &mut Value, node: SchemaNode<'_>) -> Vec<String> {
+    let mut pruner = Pruner { path: String::new(), unknown: Vec::new() };
+    pruner.value(value, Some(node));
+    pruner.unknown.sort();
+    pruner.unknown
+}
+
 struct Pruner {
     path: String,
     unknown: Vec<String>,

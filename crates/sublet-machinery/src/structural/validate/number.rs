@@ -1,5 +1,6 @@
 //! Numbers: the range of their type, minimum, maximum, multiples.
 
+use super::super::scan::float_value;
 use super::problem::{Outcome, Problem};
 use crate::schema::{SchemaNode, ValueType};
 use serde_json::{Number, Value};
@@ -56,7 +57,8 @@ fn limit(broken: bool, number: &Number, bound: f64, words: &str, path: &str) -> 
 
 fn multiple_of(number: &Number, factor: f64, path: &str) -> Outcome {
     let must_be_positive = |factor: String| {
-        Problem::invalid(path, factor.clone(), format!("factor MultipleOf declared for {path} must be positive: {factor}"))
+        let value = factor.parse::<f64>().ok().and_then(float_value).unwrap_or_default();
+        Problem::invalid(path, value, format!("factor MultipleOf declared for {path} must be positive: {factor}"))
     };
     let (fits, shown) = match number.as_i64() {
         Some(value) => {
