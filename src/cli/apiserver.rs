@@ -84,6 +84,7 @@ pub async fn run(arguments: Arguments) -> Result<ExitCode> {
         backend,
         listener,
         service_cidrs: arguments.service_cluster_ip_range,
+        node_ports: Some(port_range(&arguments.service_node_port_range)?),
         authorization: arguments.authorization_mode,
         disabled_plugins: arguments.disable_admission_plugins,
     })
@@ -118,6 +119,14 @@ fn left_out(controllers: &[String]) -> Result<Option<BTreeSet<String>>> {
         without.insert(name.to_string());
     }
     Ok(Some(without))
+}
+
+fn port_range(text: &str) -> Result<(u16, u16)> {
+    let parsed = text.split_once('-').and_then(|(first, last)| Some((first.trim().parse().ok()?, last.trim().parse().ok()?)));
+    match parsed {
+        Some((first, last)) if first <= last => Ok((first, last)),
+        _ => bail!("--service-node-port-range: {text:?} is no range of ports; write 30000-32767"),
+    }
 }
 
 pub fn pki_config(cluster: &str, address: SocketAddr) -> PkiConfig {

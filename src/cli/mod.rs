@@ -7,9 +7,11 @@ mod connect;
 mod create;
 mod delete;
 mod describe;
+mod dev;
 mod host;
 mod kubeconfig;
 mod list;
+mod operator;
 mod output;
 mod version;
 
@@ -36,8 +38,12 @@ struct Arguments {
 
 #[derive(Subcommand)]
 enum Command {
+    /// Run an embedded host cluster and the operator in this process
+    Dev(dev::Arguments),
     /// Run a Kubernetes API server with its controllers, alone
     Apiserver(apiserver::Arguments),
+    /// Run the operator against a host cluster, from outside of it
+    Operator(operator::Arguments),
     /// Create a virtual cluster
     Create(create::Arguments),
     /// List virtual clusters
@@ -70,7 +76,9 @@ pub fn run() -> ExitCode {
     };
     let result = runtime.block_on(async {
         match arguments.command {
+            Command::Dev(a) => dev::run(a).await,
             Command::Apiserver(a) => apiserver::run(a).await,
+            Command::Operator(a) => operator::run(a).await,
             Command::Create(a) => create::run(a).await,
             Command::List(a) => list::run(a).await,
             Command::Describe(a) => describe::run(a).await,
@@ -98,9 +106,7 @@ fn start_logging(verbosity: u8) {
         4 | 5 => "debug",
         _ => "trace",
     };
-    let own = format!(
-        "warn,sublet={level},sublet_apiserver={level},sublet_controllers={level},sublet_host={level},sublet_operator={level},sublet_runtime={level},sublet_storage={level},sublet_syncer={level}"
-    );
+    let own = format!("warn,sublet={level},sublet_apiserver={level},sublet_controllers={level},sublet_host={level},sublet_operator={level},sublet_runtime={level},sublet_storage={level},sublet_syncer={level}");
     let filter = tracing_subscriber::EnvFilter::try_from_env("SUBLET_LOG").unwrap_or_else(|_| tracing_subscriber::EnvFilter::new(own));
     // A second call in one process (tests) keeps the first subscriber.
     let _ = tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr).try_init();

@@ -1,12 +1,14 @@
 //! An API server with its keys, store and listener: what `sublet apiserver`, the embedded host and
 //! every tenant have in common.
 
+use super::allocator;
 use anyhow::{Context as _, Result};
 use ipnet::IpNet;
 use jiff::Timestamp;
 use std::net::{IpAddr, SocketAddr};
 use std::sync::{Arc, RwLock};
 use sublet_apiserver::admission;
+use sublet_apiserver::allocator::AllocatorConfig;
 use sublet_apiserver::auth::authz::Mode;
 use sublet_apiserver::auth::bootstrap::BootstrapConfig;
 use sublet_apiserver::server::{Config, Server, listen};
@@ -24,6 +26,8 @@ pub struct ApiServerSpec {
     pub backend: Arc<dyn Backend>,
     pub listener: TcpListener,
     pub service_cidrs: Vec<IpNet>,
+    /// `None`: Services get their numbers from elsewhere, or none.
+    pub node_ports: Option<(u16, u16)>,
     pub authorization: Vec<Mode>,
     pub disabled_plugins: Vec<String>,
 }
@@ -61,6 +65,10 @@ impl ApiServer {
             name: spec.name,
         };
         let server = Server::open(config).await.context("cannot open the store")?;
+        if let Some(node_ports) = spec.node_ports {
+            let ranges = AllocatorConfig { service_cidrs: spec.service_cidrs, node_ports, seed: u64::from(address.port()) };
+            allocator::attach(&server, &ranges)?;
+        }
         let tls = Arc::new(RwLock::new(Arc::new(sublet_apiserver::shim::tls(&spec.pki))));
         let cancel = CancellationToken::new();
         let listening = listen(server.clone(), spec.listener, tls.clone(), cancel.clone())?;
@@ -89,6 +97,6 @@ impl ApiServer {
 }
 
 /// The first address of the service range belongs to the API server.
-fn first_address(cidr: &IpNet) -> IpAddr {
+pub fn first_address(cidr: &IpNet) -> IpAddr {
     cidr.hosts().next().unwrap_or_else(|| cidr.network())
 }

@@ -21,4 +21,4 @@ pub mod shim;
 pub mod store;
 pub mod strategy;
 pub mod table;
-pub use shim::{crd, openapi};
+pub use shim::openapi;

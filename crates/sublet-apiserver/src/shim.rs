@@ -31,24 +31,6 @@ pub mod openapi {
         None
     }
 }
-pub mod crd {
-    use crate::registry::*;
-    use serde_json::Value;
-    use std::sync::Arc;
-    pub fn accept(l: &Value, _: &Snapshot, _: &str) -> Value {
-        l["status"].clone()
-    }
-    pub fn is_established(_: &Value) -> bool {
-        false
-    }
-    pub fn rows(_: &Value) -> Result<Vec<Arc<Resource>>, String> {
-        Ok(vec![])
-    }
-    pub fn finish_cleanup(_: &mut Value) {}
-    pub fn validate_object(_: &Resource, _: &Value, _: Option<&Value>) -> Vec<sublet_machinery::FieldError> {
-        vec![]
-    }
-}
 impl crate::server::Server {
     pub(crate) fn is_review(&self, _: &crate::registry::Resource) -> bool {
         false

@@ -16,6 +16,8 @@ pub struct Tenant {
     pub paused: bool,
     /// Names that the serving certificate covers beside the usual ones.
     pub hosts: Vec<String>,
+    /// The identity of the store that this tenant has always had; `None` before its first start.
+    pub store_identity: Option<String>,
 }
 
 /// What is known of a control plane.
@@ -52,6 +54,9 @@ pub trait ControlPlanes: Send + Sync + 'static {
     fn names(&self, tenant: &Tenant) -> Vec<String>;
 
     async fn status(&self, uid: &str) -> PlaneStatus;
+
+    /// The identity of the store in use; remembered with the `VirtualCluster`.
+    async fn store_identity(&self, uid: &str) -> Option<String>;
 
     /// Stops the syncer, so that a deletion is not undone; the API may go on.
     async fn stop(&self, uid: &str);

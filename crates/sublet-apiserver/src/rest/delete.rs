@@ -190,18 +190,21 @@ impl Server {
             }
             match plan(resource, &old, options, &self.now(), self.clock_now()) {
                 Step::Keep => return Ok((Written::Entry(entry), false)),
-                Step::Mark(marked) if options.dry_run => return Ok((Written::Value(marked), false)),
+                // A definition goes after its instances.
+                Step::Remove if is_held_by_instances(resource, &old) => {
+                    if let Some(done) = self.mark(resource, &entry, &old, crate::crd::begin_delete(&old, &self.now()), options.dry_run).await? {
+                        return Ok((done, false));
+                    }
+                }
+                Step::Mark(marked) if is_held_by_instances(resource, &old) => {
+                    if let Some(done) = self.mark(resource, &entry, &old, crate::crd::begin_delete(&marked, &self.now()), options.dry_run).await? {
+                        return Ok((done, false));
+                    }
+                }
                 Step::Remove if options.dry_run => return Ok((Written::Value(Value::clone(&old)), true)),
-                Step::Mark(mut marked) => {
-                    let encoded = encode(resource, &mut marked);
-                    match self.store().write(&bucket, namespace, name, Some(encoded), Expect::At(entry.revision)).await {
-                        Ok(entry) => {
-                            let written = Written::Entry(entry);
-                            self.after_write(resource, Some(&old), &written, false).await;
-                            return Ok((written, false));
-                        }
-                        Err(StorageError::Conflict { .. }) => {}
-                        Err(error) => return Err(storage_error(&error)),
+                Step::Mark(marked) => {
+                    if let Some(done) = self.mark(resource, &entry, &old, marked, options.dry_run).await? {
+                        return Ok((done, false));
                     }
                 }
                 Step::Remove => match self.store().write(&bucket, namespace, name, None, Expect::At(entry.revision)).await {
@@ -216,6 +219,28 @@ impl Server {
         }
         Err(ApiError::modified(&resource.group, &resource.plural, name))
     }
+
+    /// Writes an object that waits for its end; `None` when another writer was faster.
+    async fn mark(&self, resource: &Resource, entry: &Entry, old: &Value, mut marked: Value, dry_run: bool) -> Result<Option<Written>, ApiError> {
+        if dry_run {
+            return Ok(Some(Written::Value(marked)));
+        }
+        let (namespace, name) = entry.namespace_and_name();
+        let encoded = encode(resource, &mut marked);
+        match self.store().write(&storage_resource(resource), namespace, name, Some(encoded), Expect::At(entry.revision)).await {
+            Ok(entry) => {
+                let written = Written::Entry(entry);
+                self.after_write(resource, Some(old), &written, false).await;
+                Ok(Some(written))
+            }
+            Err(StorageError::Conflict { .. }) => Ok(None),
+            Err(error) => Err(storage_error(&error)),
+        }
+    }
+}
+
+fn is_held_by_instances(resource: &Resource, old: &Value) -> bool {
+    resource.group == "apiextensions.k8s.io" && resource.plural == "customresourcedefinitions" && !old.is_deleting()
 }
 
 fn entry_value(resource: &Resource, entry: &Entry) -> Value {

