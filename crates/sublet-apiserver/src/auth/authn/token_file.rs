@@ -1,0 +1,82 @@
+//! Fixed tokens, as in `--token-auth-file`: `token,user,uid,"group1,group2"` on each line.
+
+use super::{Authenticated, TokenAuthenticator};
+use crate::admission::UserInfo;
+use jiff::Timestamp;
+use std::collections::HashMap;
+
+#[derive(Debug, thiserror::Error, PartialEq, Eq)]
+#[error("line {line} of the token file needs a token, a user name and a user uid")]
+pub struct TokenFileError {
+    pub line: usize,
+}
+
+#[derive(Default)]
+pub struct StaticTokens {
+    users: HashMap<String, UserInfo>,
+}
+
+impl StaticTokens {
+    /// Reads the text of a token file.
+    pub fn parse(text: &str) -> Result<Self, TokenFileError> {
+        let mut tokens = Self::default();
+        for (index, line) in text.lines().enumerate() {
+            let line = line.trim();
+            if line.is_empty() || line.starts_with('#') {
+                continue;
+            }
+            let columns = columns(line);
+            let [token, name, uid, rest @ ..] = columns.as_slice() else { return Err(TokenFileError { line: index + 1 }) };
+            if token.is_empty() {
+                return Err(TokenFileError { line: index + 1 });
+            }
+            let groups = rest.first().map_or("", String::as_str).split(',').map(str::trim).filter(|g| !g.is_empty());
+            let user = UserInfo { name: name.clone(), uid: uid.clone(), groups: groups.map(Into::into).collect(), ..UserInfo::default() };
+            tokens.insert(token.clone(), user);
+        }
+        Ok(tokens)
+    }
+
+    pub fn insert(&mut self, token: String, user: UserInfo) {
+        self.users.insert(token, user);
+    }
+}
+
+impl TokenAuthenticator for StaticTokens {
+    fn authenticate_token(&self, token: &str, audiences: &[String], _now: Timestamp) -> Result<Option<Authenticated>, String> {
+        // A token that knows nothing of audiences is for whoever is asked for first.
+        Ok(self.users.get(token).map(|user| Authenticated { user: user.clone(), audiences: audiences.to_vec() }))
+    }
+}
+
+/// The columns of a line; quotes keep commas together.
+fn columns(line: &str) -> Vec<String> {
+    let mut columns = vec![String::new()];
+    let mut quoted = false;
+    for character in line.chars() {
+        match character {
+            '"' => quoted = !quoted,
+            ',' if !quoted => columns.push(String::new()),
+            other => columns.last_mut().expect("starts with one column").push(other),
+        }
+    }
+    columns.iter().map(|column| column.trim().to_string()).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn lines_name_a_token_its_user_and_groups() {
+        let tokens = StaticTokens::parse("# people\nt1,bob,7\nt2, eve ,8,\"a,b\"\n\n").unwrap();
+        assert_eq!(tokens.users["t1"], UserInfo { name: "bob".into(), uid: "7".into(), ..UserInfo::default() });
+        assert_eq!((tokens.users["t2"].name.as_str(), tokens.users["t2"].groups.as_slice()), ("eve", &["a".into(), "b".into()][..]));
+    }
+
+    #[test]
+    fn a_short_line_is_refused() {
+        assert_eq!(StaticTokens::parse("t1,bob,7\nt2,bob\n").err(), Some(TokenFileError { line: 2 }));
+        assert_eq!(StaticTokens::parse(",bob,7\n").err(), Some(TokenFileError { line: 1 }));
+    }
+}
