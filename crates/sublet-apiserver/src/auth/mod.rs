@@ -9,6 +9,7 @@
 pub mod authn;
 pub mod authz;
 pub mod bootstrap;
+pub mod reviews;
 #[cfg(test)]
 pub(crate) mod testing;
 pub mod tls;

@@ -103,7 +103,7 @@ mod tests {
     use super::*;
 
     fn authenticator(anonymous: bool) -> Authenticator {
-        let tokens = StaticTokens::parse("good,alice,1,\"dev,ops\"\n").unwrap();
+        let tokens = StaticTokens::parse("good,alice,1,\"dev,ops\"\n", vec!["api".into()]).unwrap();
         Authenticator::new(vec![Arc::new(tokens)], vec!["api".into()], anonymous)
     }
 

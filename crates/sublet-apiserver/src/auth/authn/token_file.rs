@@ -14,12 +14,18 @@ pub struct TokenFileError {
 #[derive(Default)]
 pub struct StaticTokens {
     users: HashMap<String, UserInfo>,
+    audiences: Vec<String>,
 }
 
 impl StaticTokens {
+    /// Tokens for the audiences by which the server is meant.
+    pub fn new(audiences: Vec<String>) -> Self {
+        Self { users: HashMap::new(), audiences }
+    }
+
     /// Reads the text of a token file.
-    pub fn parse(text: &str) -> Result<Self, TokenFileError> {
-        let mut tokens = Self::default();
+    pub fn parse(text: &str, audiences: Vec<String>) -> Result<Self, TokenFileError> {
+        let mut tokens = Self::new(audiences);
         for (index, line) in text.lines().enumerate() {
             let line = line.trim();
             if line.is_empty() || line.starts_with('#') {
@@ -44,8 +50,9 @@ impl StaticTokens {
 
 impl TokenAuthenticator for StaticTokens {
     fn authenticate_token(&self, token: &str, audiences: &[String], _now: Timestamp) -> Result<Option<Authenticated>, String> {
-        // A token that knows nothing of audiences is for whoever is asked for first.
-        Ok(self.users.get(token).map(|user| Authenticated { user: user.clone(), audiences: audiences.to_vec() }))
+        let met: Vec<String> = audiences.iter().filter(|a| self.audiences.contains(a)).cloned().collect();
+        let user = self.users.get(token).filter(|_| !met.is_empty());
+        Ok(user.map(|user| Authenticated { user: user.clone(), audiences: met }))
     }
 }
 
@@ -69,14 +76,14 @@ mod tests {
 
     #[test]
     fn lines_name_a_token_its_user_and_groups() {
-        let tokens = StaticTokens::parse("# people\nt1,bob,7\nt2, eve ,8,\"a,b\"\n\n").unwrap();
+        let tokens = StaticTokens::parse("# people\nt1,bob,7\nt2, eve ,8,\"a,b\"\n\n", Vec::new()).unwrap();
         assert_eq!(tokens.users["t1"], UserInfo { name: "bob".into(), uid: "7".into(), ..UserInfo::default() });
         assert_eq!((tokens.users["t2"].name.as_str(), tokens.users["t2"].groups.as_slice()), ("eve", &["a".into(), "b".into()][..]));
     }
 
     #[test]
     fn a_short_line_is_refused() {
-        assert_eq!(StaticTokens::parse("t1,bob,7\nt2,bob\n").err(), Some(TokenFileError { line: 2 }));
-        assert_eq!(StaticTokens::parse(",bob,7\n").err(), Some(TokenFileError { line: 1 }));
+        assert_eq!(StaticTokens::parse("t1,bob,7\nt2,bob\n", Vec::new()).err(), Some(TokenFileError { line: 2 }));
+        assert_eq!(StaticTokens::parse(",bob,7\n", Vec::new()).err(), Some(TokenFileError { line: 1 }));
     }
 }

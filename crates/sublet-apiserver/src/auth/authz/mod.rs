@@ -139,6 +139,23 @@ impl Authorization {
         &self.rbac
     }
 
+    /// What SelfSubjectRulesReview tells: all rules that apply to the user, whatever mode they come from.
+    pub fn rules_for(&self, user: &UserInfo, namespace: &str) -> Resolved {
+        let mut resolved = Resolved::default();
+        for mode in &self.modes {
+            match mode {
+                Mode::AlwaysAllow => resolved.rules.push(Arc::new(Rule::everything())),
+                Mode::AlwaysDeny => {}
+                Mode::Rbac => {
+                    let found = self.rbac.rules_for(user, namespace);
+                    resolved.rules.extend(found.rules);
+                    resolved.errors.extend(found.errors);
+                }
+            }
+        }
+        resolved
+    }
+
     /// `Err` is what the client gets.
     pub fn check(&self, attributes: &AuthzAttributes<'_>) -> Result<(), ApiError> {
         match self.authorize(attributes) {
