@@ -6,10 +6,14 @@
 //! Everything here is synchronous and reads the cluster through [`crate::reader::Reader`]; the time is an
 //! argument.
 
+pub mod authn;
 pub mod authz;
 pub mod bootstrap;
+pub mod reviews;
 #[cfg(test)]
 pub(crate) mod testing;
+pub mod tls;
+pub mod tokens;
 
 /// The user of requests without credentials, and the groups that stand for "anybody".
 pub const ANONYMOUS: &str = "system:anonymous";

@@ -49,7 +49,7 @@ impl Authorization {
         let aggregates = |role: &Value| !role.array_at("/aggregationRule/clusterRoleSelectors").is_empty();
         if write.resource == "clusterroles" && (aggregates(write.object) || write.old.is_some_and(aggregates)) {
             // It gathers whatever carries its labels, now and later.
-            self.confirm(write, &everything())
+            self.confirm(write, &Rule::everything())
                 .map_err(|_| forbidden("must have cluster-admin privileges to use the aggregationRule".into()))?;
         }
         Ok(())
@@ -99,11 +99,6 @@ impl Authorization {
 /// Upstream's role registry names the resource of the request in whatever it does not find.
 fn as_requested(error: ApiError, write: &RbacWrite<'_>) -> ApiError {
     if error.code == 404 { ApiError::not_found(GROUP, write.resource, &error.name) } else { error }
-}
-
-fn everything() -> [Rule; 2] {
-    let all = || vec!["*".to_string()];
-    [Rule { verbs: all(), groups: all(), resources: all(), ..Rule::default() }, Rule { verbs: all(), urls: all(), ..Rule::default() }]
 }
 
 /// The garbage collector takes owners and finalizers away without holding the rights of the role.

@@ -1,6 +1,7 @@
 //! May this user do this? A list of modes, asked in order; the first that allows or denies decides.
 
 pub mod escalation;
+mod node;
 mod rbac;
 mod rule;
 mod tables;
@@ -108,6 +109,7 @@ pub trait Authorizer: Send + Sync + 'static {
 pub enum Mode {
     AlwaysAllow,
     AlwaysDeny,
+    Node,
     Rbac,
 }
 
@@ -118,8 +120,9 @@ impl std::str::FromStr for Mode {
         match text {
             "AlwaysAllow" => Ok(Self::AlwaysAllow),
             "AlwaysDeny" => Ok(Self::AlwaysDeny),
+            "Node" => Ok(Self::Node),
             "RBAC" => Ok(Self::Rbac),
-            other => Err(format!("{other:?} is not a mode of authorization: use AlwaysAllow, AlwaysDeny or RBAC")),
+            other => Err(format!("{other:?} is not a mode of authorization: use AlwaysAllow, AlwaysDeny, Node or RBAC")),
         }
     }
 }
@@ -127,16 +130,35 @@ impl std::str::FromStr for Mode {
 /// The modes in force, and the RBAC rules that reviews and escalation checks read whatever the mode.
 pub struct Authorization {
     modes: Vec<Mode>,
+    reader: Arc<dyn Reader>,
     rbac: Rbac,
 }
 
 impl Authorization {
     pub fn new(modes: Vec<Mode>, reader: Arc<dyn Reader>) -> Self {
-        Self { modes, rbac: Rbac::new(reader) }
+        Self { modes, rbac: Rbac::new(reader.clone()), reader }
     }
 
     pub fn rbac(&self) -> &Rbac {
         &self.rbac
+    }
+
+    /// What SelfSubjectRulesReview tells: all rules that apply to the user, whatever mode they come from.
+    pub fn rules_for(&self, user: &UserInfo, namespace: &str) -> Resolved {
+        let mut resolved = Resolved::default();
+        for mode in &self.modes {
+            match mode {
+                Mode::AlwaysAllow => resolved.rules.push(Arc::new(Rule::everything())),
+                // Nodes have no rules that could be listed.
+                Mode::AlwaysDeny | Mode::Node => {}
+                Mode::Rbac => {
+                    let found = self.rbac.rules_for(user, namespace);
+                    resolved.rules.extend(found.rules);
+                    resolved.errors.extend(found.errors);
+                }
+            }
+        }
+        resolved
     }
 
     /// `Err` is what the client gets.
@@ -158,6 +180,7 @@ impl Authorizer for Authorization {
             let decision = match mode {
                 Mode::AlwaysAllow => always_allow(attributes),
                 Mode::AlwaysDeny => Decision::NoOpinion("Everything is forbidden.".into()),
+                Mode::Node => node::authorize(&*self.reader, &self.rbac, attributes),
                 Mode::Rbac => self.rbac.authorize(attributes),
             };
             match decision {
@@ -175,6 +198,7 @@ fn prefix(mode: Mode) -> &'static str {
     match mode {
         Mode::AlwaysAllow => "alwaysallow",
         Mode::AlwaysDeny => "alwaysdeny",
+        Mode::Node => "node",
         Mode::Rbac => "rbac",
     }
 }

@@ -33,6 +33,12 @@ impl Rule {
         role["rules"].as_array().map_or(Vec::new(), |rules| rules.iter().map(Self::of).collect())
     }
 
+    /// All verbs on all resources, and on all paths that are none.
+    pub fn everything() -> [Self; 2] {
+        let all = || one(ALL);
+        [Self { verbs: all(), groups: all(), resources: all(), ..Self::default() }, Self { verbs: all(), urls: all(), ..Self::default() }]
+    }
+
     pub fn matches(&self, attributes: &AuthzAttributes<'_>) -> bool {
         if !has(&self.verbs, attributes.verb) {
             return false;
