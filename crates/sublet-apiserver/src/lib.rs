@@ -8,6 +8,7 @@
 pub mod admission;
 pub mod discovery;
 pub mod facts;
+pub mod openapi;
 pub mod reader;
 pub mod registry;
 pub mod strategy;
