@@ -3,6 +3,7 @@
 set -euo pipefail
 dir=$1
 save() { mkdir -p "$dir/$(dirname "$1")"; kubectl get --raw "/$1" >"$dir/$1.json"; }
+save openapi/v2
 save openapi/v3
 kubectl get --raw /openapi/v3 | grep -o '"serverRelativeURL":"[^?"]*' | sed 's/.*":"\///' | while read -r path; do save "$path"; done
 save api/v1

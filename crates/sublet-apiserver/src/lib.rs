@@ -13,6 +13,7 @@ pub mod facts;
 pub mod hooks;
 pub mod http;
 pub mod crd;
+pub mod openapi;
 pub mod reader;
 pub mod registry;
 pub mod rest;

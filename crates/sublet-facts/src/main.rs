@@ -26,7 +26,8 @@ fn main() -> Result<()> {
     let args = Args::parse();
     let dump = &args.server_dump;
     let documents = read_all(&dump.join("openapi/v3"))?;
-    let types = types::collect(&documents)?;
+    let mut types = types::collect(&documents)?;
+    types::take_all_kinds(&mut types, &read(&dump.join("openapi/v2.json"))?);
     fs::write(args.out.join("types.txt"), types::render(&types)?)?;
 
     let apiservices = read(&dump.join("apiservices.json"))?;

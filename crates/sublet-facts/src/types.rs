@@ -43,6 +43,15 @@ fn take_kinds(schema: &mut Value) -> Vec<Value> {
     }
 }
 
+/// The v2 document has the full lists of groups of the types that all groups register, such as DeleteOptions.
+pub fn take_all_kinds(types: &mut BTreeMap<String, Value>, v2: &Value) {
+    for (name, schema) in types {
+        if let Some(kinds) = v2["definitions"][name.as_str()].get(KINDS) {
+            schema["kinds"] = kinds.clone();
+        }
+    }
+}
+
 /// The facts file: packages, their types, their fields.
 pub fn render(types: &BTreeMap<String, Value>) -> Result<String> {
     let mut out = String::from(HEADER);

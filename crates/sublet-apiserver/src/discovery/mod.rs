@@ -1,7 +1,10 @@
 //! Discovery: which groups, versions and resources there are, in the old form (a document per group version) and in
 //! the aggregated form (`apidiscovery.k8s.io/v2`, two documents for all).
 
+mod documents;
 mod groups;
+
+pub use documents::{Document, DocumentId, Documents};
 
 use crate::registry::{Resource, Snapshot, Subresource, storage_group_version};
 use base64::Engine;
@@ -13,7 +16,7 @@ use std::sync::Arc;
 use sublet_machinery::Gvk;
 
 /// The two roots of the API.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Root {
     /// `/api`: the core group.
     Api,

@@ -1,7 +1,7 @@
 //! The columns of admission configuration, CustomResourceDefinitions and APIServices.
 
 use crate::registry::Column;
-use crate::table::columns::{UNSET, age, boolean, condition, created_at, integer, joined, name, selector, string, text, wide};
+use crate::table::columns::{UNSET, age, boolean, condition, created_at, integer, joined, name, string, strings, text, wide};
 use serde_json::Value;
 use sublet_machinery::ObjectExt;
 
@@ -48,12 +48,24 @@ fn policy(rules: Column) -> Vec<Column> {
 fn param_ref(binding: &Value) -> String {
     let Some(param) = binding.pointer("/spec/paramRef").filter(|p| p.is_object()) else { return UNSET.into() };
     match (text(param, "/namespace"), text(param, "/name")) {
-        ("", "") if param["selector"].is_object() => selector(&param["selector"]),
+        (_, "") if param["selector"].is_object() => selector_as_go_prints(&param["selector"]),
         (_, "") => UNSET.into(),
         // The parameters may be cluster-scoped; nothing here tells.
         ("", name) => format!("*/{name}"),
         (namespace, name) => format!("{namespace}/{name}"),
     }
+}
+
+/// Upstream prints this selector the way Go prints the generated struct.
+fn selector_as_go_prints(selector: &Value) -> String {
+    let labels = selector["matchLabels"].as_object().into_iter().flatten();
+    let labels: String = labels.map(|(k, v)| format!("{k}: {},", v.as_str().unwrap_or_default())).collect();
+    let expressions = selector.array_at("/matchExpressions").iter().map(|e| {
+        let values: Vec<&str> = strings(e.array_at("/values")).collect();
+        format!("LabelSelectorRequirement{{Key:{},Operator:{},Values:[{}],}},", text(e, "/key"), text(e, "/operator"), values.join(" "))
+    });
+    let expressions: String = expressions.collect();
+    format!("&LabelSelector{{MatchLabels:map[string]string{{{labels}}},MatchExpressions:[]LabelSelectorRequirement{{{expressions}}},}}")
 }
 
 fn definitions() -> Vec<Column> {
