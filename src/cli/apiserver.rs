@@ -11,7 +11,9 @@ use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::Arc;
+use sublet_apiserver::auth::authn::StaticTokens;
 use sublet_apiserver::auth::authz::Mode;
+use sublet_apiserver::server::ISSUER;
 use sublet_controllers::ControllersConfig;
 use sublet_pki::{Credential, Kubeconfig, Pki, PkiConfig};
 use sublet_storage::{Backend, EmbeddedBackend, MemoryBackend, Options};
@@ -86,6 +88,11 @@ pub async fn run(arguments: Arguments) -> Result<ExitCode> {
         service_cidrs: arguments.service_cluster_ip_range,
         node_ports: Some(port_range(&arguments.service_node_port_range)?),
         authorization: arguments.authorization_mode,
+        static_tokens: arguments.token_auth_file.as_deref().map(static_tokens).transpose()?,
+        client_authorities_pem: match &arguments.client_ca_file {
+            Some(path) => std::fs::read_to_string(path).with_context(|| format!("--client-ca-file: cannot read {}", path.display()))?,
+            None => String::new(),
+        },
         disabled_plugins: arguments.disable_admission_plugins,
     })
     .await?;
@@ -119,6 +126,11 @@ fn left_out(controllers: &[String]) -> Result<Option<BTreeSet<String>>> {
         without.insert(name.to_string());
     }
     Ok(Some(without))
+}
+
+fn static_tokens(path: &Path) -> Result<StaticTokens> {
+    let text = std::fs::read_to_string(path).with_context(|| format!("--token-auth-file: cannot read {}", path.display()))?;
+    StaticTokens::parse(&text, vec![ISSUER.into()]).with_context(|| format!("--token-auth-file: {}", path.display()))
 }
 
 fn port_range(text: &str) -> Result<(u16, u16)> {

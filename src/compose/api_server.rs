@@ -6,12 +6,14 @@ use anyhow::{Context as _, Result};
 use ipnet::IpNet;
 use jiff::Timestamp;
 use std::net::{IpAddr, SocketAddr};
-use std::sync::{Arc, RwLock};
+use std::sync::Arc;
 use sublet_apiserver::admission;
 use sublet_apiserver::allocator::AllocatorConfig;
+use sublet_apiserver::auth::authn::StaticTokens;
 use sublet_apiserver::auth::authz::Mode;
 use sublet_apiserver::auth::bootstrap::BootstrapConfig;
-use sublet_apiserver::server::{Config, Server, listen};
+use sublet_apiserver::auth::tls::{ServingCertificate, server_config};
+use sublet_apiserver::server::{Config, SecurityConfig, Server, listen};
 use sublet_pki::Pki;
 use sublet_runtime::Client;
 use sublet_storage::Backend;
@@ -29,6 +31,10 @@ pub struct ApiServerSpec {
     /// `None`: Services get their numbers from elsewhere, or none.
     pub node_ports: Option<(u16, u16)>,
     pub authorization: Vec<Mode>,
+    /// As in `--token-auth-file`.
+    pub static_tokens: Option<StaticTokens>,
+    /// Authorities beside the server's own whose clients are accepted, in PEM.
+    pub client_authorities_pem: String,
     pub disabled_plugins: Vec<String>,
 }
 
@@ -37,7 +43,7 @@ pub struct ApiServer {
     pub server: Server,
     pub address: SocketAddr,
     backend: Arc<dyn Backend>,
-    tls: Arc<RwLock<Arc<rustls::ServerConfig>>>,
+    serving: Arc<ServingCertificate>,
     cancel: CancellationToken,
     listening: JoinHandle<()>,
 }
@@ -49,9 +55,12 @@ impl ApiServer {
         let advertised = if address.ip().is_unspecified() { IpAddr::from([127, 0, 0, 1]) } else { address.ip() };
         let config = Config {
             backend: spec.backend.clone(),
-            authenticator: Arc::new(sublet_apiserver::shim::Authenticator),
-            authorization: spec.authorization,
-            issuer: Arc::new(sublet_apiserver::shim::TokenIssuer),
+            security: SecurityConfig {
+                authorization: spec.authorization,
+                static_tokens: spec.static_tokens,
+                signing_key_pem: spec.pki.service_account_key_pem.clone(),
+                url: format!("https://{address}"),
+            },
             plugins: admission::default_plugins(&admission::Config { disabled: spec.disabled_plugins, ..Default::default() }),
             bootstrap: BootstrapConfig {
                 service_cidrs: spec.service_cidrs.iter().map(ToString::to_string).collect(),
@@ -69,10 +78,12 @@ impl ApiServer {
             let ranges = AllocatorConfig { service_cidrs: spec.service_cidrs, node_ports, seed: u64::from(address.port()) };
             allocator::attach(&server, &ranges)?;
         }
-        let tls = Arc::new(RwLock::new(Arc::new(sublet_apiserver::shim::tls(&spec.pki))));
+        let serving = Arc::new(ServingCertificate::new(&spec.pki.serving.certificate_pem, &spec.pki.serving.key_pem)?);
+        let authorities = format!("{}\n{}", spec.pki.authority.certificate_pem(), spec.client_authorities_pem);
+        let tls = Arc::new(server_config(serving.clone(), &authorities)?);
         let cancel = CancellationToken::new();
-        let listening = listen(server.clone(), spec.listener, tls.clone(), cancel.clone())?;
-        Ok(Self { server, address, backend: spec.backend, tls, cancel, listening: listening.task })
+        let listening = listen(server.clone(), spec.listener, tls, cancel.clone())?;
+        Ok(Self { server, address, backend: spec.backend, serving, cancel, listening: listening.task })
     }
 
     /// A client in the same process, as the system.
@@ -81,8 +92,8 @@ impl ApiServer {
     }
 
     /// New connections get the new certificate.
-    pub fn replace_keys(&self, pki: &Pki) {
-        *self.tls.write().expect("no holder of this lock panics") = Arc::new(sublet_apiserver::shim::tls(pki));
+    pub fn replace_certificate(&self, pki: &Pki) -> Result<()> {
+        self.serving.replace(&pki.serving.certificate_pem, &pki.serving.key_pem).context("the new certificate cannot be used")
     }
 
     /// Ends watches, finishes requests, closes the store.

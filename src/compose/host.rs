@@ -52,6 +52,8 @@ impl EmbeddedHost {
             service_cidrs: vec![spec.service_cidr],
             node_ports: Some((30000, 32767)),
             authorization: vec![Mode::Rbac],
+            static_tokens: None,
+            client_authorities_pem: String::new(),
             disabled_plugins: Vec::new(),
         })
         .await?;

@@ -88,7 +88,7 @@ impl ControlPlanes for Packed {
                 place.dir.display()
             )));
         }
-        running.follow_keys(pki);
+        running.follow_keys(pki).map_err(|e| ControlPlaneError::Failed(format!("{e:#}")))?;
         Ok(format!("https://{}", running.address()))
     }
 

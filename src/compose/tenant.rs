@@ -73,6 +73,8 @@ impl ControlPlane {
             service_cidrs: vec![place.service_cidr],
             node_ports: Some((30000, 32767)),
             authorization: vec![Mode::Rbac],
+            static_tokens: None,
+            client_authorities_pem: String::new(),
             disabled_plugins: Vec::new(),
         })
         .await?;
@@ -137,11 +139,12 @@ impl ControlPlane {
     }
 
     /// Takes new keys without a restart.
-    pub fn follow_keys(&mut self, pki: &Pki) {
+    pub fn follow_keys(&mut self, pki: &Pki) -> Result<()> {
         if self.pki != *pki {
-            self.api.replace_keys(pki);
+            self.api.replace_certificate(pki)?;
             self.pki = pki.clone();
         }
+        Ok(())
     }
 
     pub fn status(&self) -> PlaneStatus {

@@ -18,8 +18,6 @@ pub mod reader;
 pub mod registry;
 pub mod rest;
 pub mod server;
-pub mod shim;
 pub mod store;
 pub mod strategy;
 pub mod table;
-pub use shim::openapi;

@@ -48,9 +48,8 @@ impl Server {
     }
 
     async fn create_token(&self, request: &ResourceRequest<'_>) -> Result<HttpResponse, ApiError> {
-        let account = self.live(request)?;
         let body = decode::body_of_kind(request, "TokenRequest")?;
-        let issued = self.issue_token(&account, body)?;
+        let issued = self.security().tokens.request(request.namespace(), &request.info.name, body, self.clock_now())?;
         Ok(respond::value(StatusCode::CREATED, request.accepted, &issued))
     }
 

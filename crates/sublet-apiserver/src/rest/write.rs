@@ -5,6 +5,7 @@ use super::convert::{from_storage, storage_resource, to_storage};
 use super::selection::fields_of;
 use super::{decode, metadata, options};
 use crate::admission::{Attributes, Operation};
+use crate::auth::authz::escalation::RbacWrite;
 use crate::hooks::Allocation;
 use crate::http::HttpResponse;
 use crate::registry::Resource;
@@ -147,6 +148,7 @@ impl Server {
     ) -> Result<Written, ApiError> {
         let resource = &request.resource;
         let object = attributes.object.as_ref().expect("a create has an object");
+        self.check_escalation(request, object, None)?;
         self.check(resource, object)?;
         for warning in (resource.strategy.warnings)(object) {
             request.warn(warning);
@@ -300,6 +302,7 @@ impl Server {
         let resource = &request.resource;
         let old = attributes.old.clone().expect("an update has an old object");
         let new = attributes.object.as_ref().expect("an update has a new object");
+        self.check_escalation(request, new, Some(&old))?;
         self.check_update(resource, attributes.subresource, new, &old)?;
         if attributes.subresource.is_empty() {
             for warning in (resource.strategy.warnings)(new) {
@@ -374,6 +377,21 @@ impl Server {
             errors.extend(structural::validate_update(new, old, resource.schema.node(), &FieldPath::root()));
         }
         refuse(resource, new.name(), &errors)
+    }
+
+    /// Nobody grants what they do not have.
+    fn check_escalation(&self, request: &ResourceRequest<'_>, object: &Value, old: Option<&Value>) -> Result<(), ApiError> {
+        if request.resource.group != "rbac.authorization.k8s.io" {
+            return Ok(());
+        }
+        self.authorization().check_escalation(&RbacWrite {
+            user: request.user,
+            resource: &request.resource.plural,
+            namespace: request.namespace(),
+            name: &request.info.name,
+            object,
+            old,
+        })
     }
 
     fn validate_metadata(&self, resource: &Resource, object: &Value) -> Vec<FieldError> {

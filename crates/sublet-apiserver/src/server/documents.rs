@@ -1,90 +1,71 @@
-//! Documents about the API: discovery and OpenAPI, made when asked for and kept while nothing changes.
+//! Serving discovery and OpenAPI documents.
 
 use super::Server;
-use crate::discovery::{self, Root};
-use crate::http::negotiate::Accepted;
+use crate::discovery::{self, Document, DocumentId, Root};
+use crate::http::negotiate::{Accepted, accepts_gzip};
 use crate::http::respond::{self, HttpResponse};
 use crate::http::{Body, Query};
-use crate::registry::Snapshot;
-use bytes::Bytes;
-use http::header::{ACCEPT, CONTENT_TYPE, ETAG, IF_NONE_MATCH, VARY};
+use http::header::{ACCEPT, CACHE_CONTROL, CONTENT_ENCODING, ETAG, IF_NONE_MATCH, LOCATION, VARY};
 use http::{HeaderMap, HeaderValue, StatusCode};
-use serde_json::Value;
-use sha2::{Digest, Sha256};
-use std::collections::HashMap;
-use std::sync::{Arc, Mutex};
 use sublet_machinery::ApiError;
 
-/// Documents kept per server; beyond it all are dropped and made again when asked for.
-const DOCUMENTS_MAX: usize = 16;
 const AGGREGATED: &str = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList";
-
-/// Discovery documents of one server. Empty until somebody asks.
-#[derive(Default)]
-pub struct Documents {
-    /// Guards the documents of one generation of the registry.
-    cache: Mutex<(u64, HashMap<String, Document>)>,
-}
-
-#[derive(Clone)]
-struct Document {
-    bytes: Bytes,
-    etag: Arc<str>,
-}
 
 impl Server {
     /// Serves a path of discovery or OpenAPI; `None` when it is neither.
-    pub(crate) fn document(
-        &self,
-        path: &str,
-        query: &Query,
-        headers: &HeaderMap,
-        accepted: Accepted,
-    ) -> Option<Result<HttpResponse, ApiError>> {
+    pub(crate) fn document(&self, path: &str, query: &Query, headers: &HeaderMap, accepted: Accepted) -> Option<Result<HttpResponse, ApiError>> {
         let snapshot = self.registry().snapshot();
-        if path.starts_with("/openapi/") {
-            return crate::openapi::serve(path, query, headers, &snapshot);
-        }
         let root = match path {
             "/api" => Some(Root::Api),
             "/apis" => Some(Root::Apis),
             _ => None,
         };
         if let Some(root) = root.filter(|_| wants_aggregated(headers)) {
-            let document =
-                self.documents().find(&snapshot, &format!("aggregated {path}"), || Some(discovery::aggregated(&snapshot, root)))?;
-            return Some(Ok(aggregated_response(&document, headers)));
+            let document = self.documents().get(&DocumentId::Aggregated(root), &snapshot)?;
+            return Some(Ok(response(&document, headers, AGGREGATED)));
         }
-        if !(path == "/api" || path == "/apis" || path.starts_with("/api/") || path.starts_with("/apis/")) {
-            return None;
+        let id = match path {
+            // It names the address that the client used, so it is never the same for all.
+            "/api" => {
+                let host = headers.get(http::header::HOST).and_then(|h| h.to_str().ok()).unwrap_or("127.0.0.1:443");
+                let value = discovery::legacy(path, &snapshot, host)?;
+                return Some(Ok(respond::value(StatusCode::OK, accepted, &value)));
+            }
+            "/openapi/v2" => DocumentId::OpenApiV2,
+            "/openapi/v3" => DocumentId::OpenApiV3Index,
+            path if path.starts_with("/openapi/v3/") => {
+                let id = DocumentId::OpenApiV3(path["/openapi/v3/".len()..].to_string());
+                let hash = query.get("hash");
+                if !hash.is_empty()
+                    && let Some(etag) = self.documents().etag(&id, &snapshot).filter(|e| **e != *hash)
+                {
+                    return Some(Ok(moved(&format!("{path}?hash={etag}"))));
+                }
+                id
+            }
+            path if path == "/apis" || path.starts_with("/api/") || path.starts_with("/apis/") => DocumentId::Legacy(path.to_string()),
+            _ => return None,
+        };
+        let document = self.documents().get(&id, &snapshot)?;
+        if accepted.encoding != Default::default() || accepted.pretty {
+            return Some(Ok(respond::json(StatusCode::OK, accepted, document.plain())));
         }
-        let host = headers.get(http::header::HOST).and_then(|h| h.to_str().ok()).unwrap_or("127.0.0.1:443");
-        let document = self.documents().find(&snapshot, path, || discovery::legacy(path, &snapshot, host))?;
-        Some(Ok(respond::json(StatusCode::OK, accepted, document.bytes)))
+        let mut response = response(&document, headers, "application/json");
+        if !query.get("hash").is_empty() {
+            // The hash names the content, so the content never changes.
+            response.headers_mut().insert(CACHE_CONTROL, HeaderValue::from_static("public, immutable"));
+        }
+        Some(Ok(response))
     }
 }
 
-impl Documents {
-    fn find(&self, snapshot: &Snapshot, name: &str, make: impl FnOnce() -> Option<Value>) -> Option<Document> {
-        {
-            let cache = self.cache.lock().expect("no holder of this lock panics");
-            if cache.0 == snapshot.generation
-                && let Some(document) = cache.1.get(name)
-            {
-                return Some(document.clone());
-            }
-        }
-        let bytes = Bytes::from(serde_json::to_vec(&make()?).expect("a Value is always writable"));
-        let digest = Sha256::digest(&bytes);
-        let etag: String = digest.iter().map(|b| format!("{b:02X}")).collect();
-        let document = Document { bytes, etag: format!("\"{etag}\"").into() };
-        let mut cache = self.cache.lock().expect("no holder of this lock panics");
-        if cache.0 != snapshot.generation || cache.1.len() >= DOCUMENTS_MAX {
-            *cache = (snapshot.generation, HashMap::new());
-        }
-        cache.1.insert(name.to_string(), document.clone());
-        Some(document)
+fn moved(location: &str) -> HttpResponse {
+    let mut response = http::Response::new(Body::empty());
+    *response.status_mut() = StatusCode::MOVED_PERMANENTLY;
+    if let Ok(location) = HeaderValue::from_str(location) {
+        response.headers_mut().insert(LOCATION, location);
     }
+    response
 }
 
 fn wants_aggregated(headers: &HeaderMap) -> bool {
@@ -96,19 +77,23 @@ fn wants_aggregated(headers: &HeaderMap) -> bool {
     })
 }
 
-fn aggregated_response(document: &Document, headers: &HeaderMap) -> HttpResponse {
+fn response(document: &Document, headers: &HeaderMap, content_type: &'static str) -> HttpResponse {
+    let etag = format!("\"{}\"", document.etag);
     let known = headers.get(IF_NONE_MATCH).and_then(|v| v.to_str().ok());
-    let mut response = if known == Some(&document.etag) {
+    let mut response = if known == Some(&etag) {
         let mut response = http::Response::new(Body::empty());
         *response.status_mut() = StatusCode::NOT_MODIFIED;
         response
+    } else if accepts_gzip(headers) {
+        let mut response = respond::bytes(StatusCode::OK, content_type, document.gzip.clone());
+        response.headers_mut().insert(CONTENT_ENCODING, HeaderValue::from_static("gzip"));
+        response
     } else {
-        respond::bytes(StatusCode::OK, AGGREGATED, document.bytes.clone())
+        respond::bytes(StatusCode::OK, content_type, document.plain())
     };
-    if let Ok(etag) = HeaderValue::from_str(&document.etag) {
+    if let Ok(etag) = HeaderValue::from_str(&etag) {
         response.headers_mut().insert(ETAG, etag);
     }
-    response.headers_mut().insert(VARY, HeaderValue::from_static("Accept"));
-    response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static(AGGREGATED));
+    response.headers_mut().insert(VARY, HeaderValue::from_static("Accept, Accept-Encoding"));
     response
 }

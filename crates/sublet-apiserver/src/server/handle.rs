@@ -12,7 +12,7 @@ use crate::http::{Query, RequestInfo};
 use crate::registry::Resource;
 use crate::rest::ResourceRequest;
 use crate::rest::delete::DeleteOptions;
-use crate::shim::Credentials;
+use crate::auth::authn::impersonation::impersonate;
 use bytes::Bytes;
 use http::request::Parts;
 use http::{HeaderMap, Method, Request, StatusCode};
@@ -24,9 +24,9 @@ use sublet_machinery::{ApiError, Reason};
 #[derive(Clone)]
 pub struct InProcess(pub Arc<UserInfo>);
 
-/// The certificate (DER) that the TLS layer verified.
+/// The user that the verified client certificate of the connection names.
 #[derive(Clone)]
-pub struct PeerCertificate(pub Arc<[u8]>);
+pub struct PeerUser(pub Arc<UserInfo>);
 
 /// Subresources that connect to a pod, service or node.
 const CONNECT: [&str; 5] = ["exec", "attach", "portforward", "proxy", "log"];
@@ -72,7 +72,7 @@ impl Server {
         if self.stop_token().is_cancelled() {
             return Err(ApiError::unavailable("the server is shutting down"));
         }
-        let user = self.identify(parts).await?;
+        let user = self.identify(parts)?;
         self.authorize(&user, info)?;
         let long_running = info.verb == "watch" || CONNECT.contains(&info.subresource.as_str());
         let _permit = if long_running {
@@ -112,16 +112,17 @@ impl Server {
         response
     }
 
-    async fn identify(&self, parts: &Parts) -> Result<UserInfo, ApiError> {
+    fn identify(&self, parts: &Parts) -> Result<UserInfo, ApiError> {
+        let security = self.security();
         let user = match parts.extensions.get::<InProcess>() {
             Some(InProcess(user)) => UserInfo::clone(user),
             None => {
-                let certificate = parts.extensions.get::<PeerCertificate>();
-                let credentials = Credentials { certificate: certificate.map(|c| &*c.0), headers: &parts.headers };
-                self.authenticator().authenticate(&credentials, self)?
+                let peer = parts.extensions.get::<PeerUser>();
+                security.authenticator.authenticate(peer.map(|p| &*p.0), &parts.headers, self.clock_now())?
             }
         };
-        self.authenticator().impersonate(user, &parts.headers, ())
+        let acting = impersonate(&user, &parts.headers, &*security.authorization)?;
+        Ok(acting.unwrap_or(user))
     }
 
     fn authorize(&self, user: &UserInfo, info: &RequestInfo) -> Result<(), ApiError> {
@@ -153,8 +154,10 @@ impl Server {
         if !info.subresource.is_empty() {
             return self.subresource(request).await;
         }
-        if self.is_review(resource) {
-            return self.review(request);
+        if matches!(resource.group.as_str(), "authentication.k8s.io" | "authorization.k8s.io") && info.verb == "create" {
+            let body = crate::rest::decode::parse_body(request)?;
+            let answer = self.security().reviews.review(&resource.kind, request.namespace(), body, request.user, self.clock_now())?;
+            return Ok(respond::value(StatusCode::CREATED, request.accepted, &answer));
         }
         if resource.plural == "bindings" && resource.group.is_empty() && info.verb == "create" {
             let name = crate::rest::decode::parse_body(request)?["metadata"]["name"].as_str().unwrap_or_default().to_string();
@@ -273,10 +276,10 @@ impl Server {
             "/metrics" => return Ok(respond::text(StatusCode::OK, self.metrics().render(self))),
             "/version" => return Ok(respond::value(StatusCode::OK, accepted.unwrap_or_default(), &version())),
             "/.well-known/openid-configuration" => {
-                return Ok(respond::value(StatusCode::OK, Accepted::default(), &self.issuer().discovery_document()));
+                return Ok(respond::value(StatusCode::OK, Accepted::default(), &self.security().tokens.openid_configuration()));
             }
             "/openid/v1/jwks" => {
-                let keys = self.issuer().jwks().to_string();
+                let keys = self.security().tokens.jwks().to_string();
                 return Ok(respond::bytes(StatusCode::OK, "application/jwk-set+json", keys.into()));
             }
             _ => {}

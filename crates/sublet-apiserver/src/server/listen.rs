@@ -1,7 +1,8 @@
 //! HTTPS: accepts connections and hands their requests to the server.
 
 use super::Server;
-use super::handle::PeerCertificate;
+use super::handle::PeerUser;
+use crate::auth::authn::certificate;
 use hyper::body::Incoming;
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
@@ -10,7 +11,7 @@ use hyper_util::server::graceful::GracefulShutdown;
 use rustls::ServerConfig;
 use std::convert::Infallible;
 use std::net::SocketAddr;
-use std::sync::{Arc, RwLock};
+use std::sync::Arc;
 use std::time::Duration;
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::Semaphore;
@@ -34,12 +35,11 @@ pub struct Listening {
     pub task: JoinHandle<()>,
 }
 
-/// Serves HTTPS on the listener until cancelled. `tls` may be replaced while serving: new
-/// connections take the new one.
+/// Serves HTTPS on the listener until cancelled.
 pub fn listen(
     server: Server,
     listener: TcpListener,
-    tls: Arc<RwLock<Arc<ServerConfig>>>,
+    tls: Arc<ServerConfig>,
     cancel: CancellationToken,
 ) -> std::io::Result<Listening> {
     let address = listener.local_addr()?;
@@ -47,7 +47,7 @@ pub fn listen(
     Ok(Listening { address, task })
 }
 
-async fn accept_loop(server: Server, listener: TcpListener, tls: Arc<RwLock<Arc<ServerConfig>>>, cancel: CancellationToken) {
+async fn accept_loop(server: Server, listener: TcpListener, tls: Arc<ServerConfig>, cancel: CancellationToken) {
     let graceful = GracefulShutdown::new();
     let slots = Arc::new(Semaphore::new(CONNECTIONS_MAX));
     loop {
@@ -67,11 +67,10 @@ async fn accept_loop(server: Server, listener: TcpListener, tls: Arc<RwLock<Arc<
             },
             () = cancel.cancelled() => break,
         };
-        let config = tls.read().expect("no holder of this lock panics").clone();
-        let (server, watcher) = (server.clone(), graceful.watcher());
+        let (server, acceptor, watcher) = (server.clone(), TlsAcceptor::from(tls.clone()), graceful.watcher());
         tokio::spawn(async move {
             let _slot = slot;
-            if let Err(error) = connection(server, stream, TlsAcceptor::from(config), watcher).await {
+            if let Err(error) = connection(server, stream, acceptor, watcher).await {
                 tracing::debug!(%peer, %error, "connection ended");
             }
         });
@@ -90,11 +89,12 @@ async fn connection(
 ) -> Result<(), Box<dyn std::error::Error + Send + Sync>> {
     stream.set_nodelay(true)?;
     let stream = tokio::time::timeout(HANDSHAKE_TIMEOUT, acceptor.accept(stream)).await??;
-    let certificate = stream.get_ref().1.peer_certificates().and_then(|c| c.first()).map(|c| PeerCertificate(Arc::from(c.as_ref())));
+    let verified = stream.get_ref().1.peer_certificates().and_then(|c| c.first());
+    let peer = verified.and_then(|c| certificate::user(c)).map(|user| PeerUser(Arc::new(user)));
     let service = service_fn(move |mut request: http::Request<Incoming>| {
         let server = server.clone();
-        if let Some(certificate) = &certificate {
-            request.extensions_mut().insert(certificate.clone());
+        if let Some(peer) = &peer {
+            request.extensions_mut().insert(peer.clone());
         }
         async move { Ok::<_, Infallible>(server.handle(request).await) }
     });

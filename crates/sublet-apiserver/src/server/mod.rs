@@ -6,19 +6,22 @@ mod handle;
 mod listen;
 mod local;
 mod metrics;
+mod security;
 mod system;
 
-pub use handle::{InProcess, PeerCertificate};
+pub use handle::{InProcess, PeerUser};
 pub use listen::{Listening, listen};
+pub use security::{ISSUER, SecurityConfig};
 
 use crate::admission::{Attributes, Plugin};
-use crate::auth::authz::{Authorization, Mode};
+use crate::auth::authz::Authorization;
 use crate::auth::bootstrap::{self, BootstrapConfig};
+use crate::discovery::Documents;
 use crate::hooks::{Connector, ServiceAllocator};
 use crate::reader::Reader;
 use crate::registry::{Registry, builtin_rows};
-use crate::shim::{Authenticator, TokenIssuer};
 use crate::store::Store;
+use security::Security;
 use std::sync::{Arc, OnceLock};
 use sublet_machinery::ApiError;
 use sublet_storage::{Backend, StorageError};
@@ -32,10 +35,7 @@ const IN_FLIGHT_MAX: usize = 600;
 /// What an API server is made of.
 pub struct Config {
     pub backend: Arc<dyn Backend>,
-    pub authenticator: Arc<Authenticator>,
-    /// As in `--authorization-mode`.
-    pub authorization: Vec<Mode>,
-    pub issuer: Arc<TokenIssuer>,
+    pub security: SecurityConfig,
     pub plugins: Vec<Box<dyn Plugin>>,
     /// What the objects say that exist before anybody does anything.
     pub bootstrap: BootstrapConfig,
@@ -52,10 +52,8 @@ pub struct Server {
 struct Inner {
     store: Store,
     registry: Registry,
-    documents: documents::Documents,
-    authenticator: Arc<Authenticator>,
-    authorization: Authorization,
-    issuer: Arc<TokenIssuer>,
+    documents: Documents,
+    security: Security,
     plugins: Vec<Box<dyn Plugin>>,
     service_allocator: OnceLock<Arc<dyn ServiceAllocator>>,
     connector: OnceLock<Arc<dyn Connector>>,
@@ -70,15 +68,13 @@ impl Server {
     pub async fn open(config: Config) -> Result<Self, StorageError> {
         let store = Store::open(config.backend)?;
         let reader: Arc<dyn Reader> = Arc::new(store.clone());
-        let authorization = Authorization::new(config.authorization, reader);
+        let security = Security::new(config.security, reader).map_err(|e| StorageError::Failed(e.to_string()))?;
         let server = Self {
             inner: Arc::new(Inner {
                 store,
                 registry: Registry::new(builtin_rows()),
-                documents: documents::Documents::default(),
-                authenticator: config.authenticator,
-                authorization,
-                issuer: config.issuer,
+                documents: Documents::default(),
+                security,
                 plugins: config.plugins,
                 service_allocator: OnceLock::new(),
                 connector: OnceLock::new(),
@@ -124,16 +120,12 @@ impl Server {
         &self.inner.stop
     }
 
-    pub(crate) fn authenticator(&self) -> &Authenticator {
-        &self.inner.authenticator
+    pub(crate) fn security(&self) -> &Security {
+        &self.inner.security
     }
 
     pub(crate) fn authorization(&self) -> &Authorization {
-        &self.inner.authorization
-    }
-
-    pub(crate) fn issuer(&self) -> &TokenIssuer {
-        &self.inner.issuer
+        &self.inner.security.authorization
     }
 
     pub(crate) fn in_flight(&self) -> &Semaphore {
@@ -148,7 +140,7 @@ impl Server {
         self.inner.connector.get()
     }
 
-    pub(crate) fn documents(&self) -> &documents::Documents {
+    pub(crate) fn documents(&self) -> &Documents {
         &self.inner.documents
     }
 

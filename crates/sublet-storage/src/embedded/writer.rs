@@ -69,6 +69,13 @@ impl Writer {
     }
 
     fn commit(&mut self, batch: Vec<(Write, oneshot::Sender<Result<u64, StorageError>>)>) {
+        if let Some(text) = &self.failed {
+            // The index may be ahead of the file: not even a conflict could be told from it.
+            for (_, reply) in batch {
+                let _ = reply.send(Err(StorageError::Failed(text.clone())));
+            }
+            return;
+        }
         let mut events: Vec<Event> = Vec::with_capacity(batch.len());
         let mut replaced = Vec::new();
         let mut answers: Vec<Answer> = Vec::with_capacity(batch.len());
