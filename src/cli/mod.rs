@@ -106,7 +106,9 @@ fn start_logging(verbosity: u8) {
         4 | 5 => "debug",
         _ => "trace",
     };
-    let own = format!("warn,sublet={level},sublet_apiserver={level},sublet_controllers={level},sublet_host={level},sublet_operator={level},sublet_runtime={level},sublet_storage={level},sublet_syncer={level}");
+    let own = format!(
+        "warn,sublet={level},sublet_apiserver={level},sublet_controllers={level},sublet_host={level},sublet_operator={level},sublet_runtime={level},sublet_storage={level},sublet_syncer={level}"
+    );
     let filter = tracing_subscriber::EnvFilter::try_from_env("SUBLET_LOG").unwrap_or_else(|_| tracing_subscriber::EnvFilter::new(own));
     // A second call in one process (tests) keeps the first subscriber.
     let _ = tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr).try_init();

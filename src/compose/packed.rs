@@ -93,10 +93,16 @@ impl ControlPlanes for Packed {
     }
 
     fn names(&self, tenant: &Tenant) -> Vec<String> {
-        let mut names: Vec<String> =
-            ["localhost", "kubernetes", "kubernetes.default", "kubernetes.default.svc", "kubernetes.default.svc.cluster.local", "127.0.0.1"]
-                .map(String::from)
-                .to_vec();
+        let mut names: Vec<String> = [
+            "localhost",
+            "kubernetes",
+            "kubernetes.default",
+            "kubernetes.default.svc",
+            "kubernetes.default.svc.cluster.local",
+            "127.0.0.1",
+        ]
+        .map(String::from)
+        .to_vec();
         names.push(super::api_server::first_address(&self.config.service_cidr).to_string());
         if !self.config.listen.is_loopback() && !self.config.listen.is_unspecified() {
             names.push(self.config.listen.to_string());

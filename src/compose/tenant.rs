@@ -105,7 +105,12 @@ impl ControlPlane {
             host_namespace: tenant.namespace.clone(),
             layout: Layout::Single,
             clock: Clock::System,
-            pods: PodConfig { api_host: api_host.clone(), api_port: self.api.address.port(), host_allocates_addresses: false, ..PodConfig::default() },
+            pods: PodConfig {
+                api_host: api_host.clone(),
+                api_port: self.api.address.port(),
+                host_allocates_addresses: false,
+                ..PodConfig::default()
+            },
             weight: tenant.weight,
         });
         let identity = TenantIdentity { name: tenant.name.clone(), namespace: tenant.namespace.clone(), uid: tenant.uid.clone() };

@@ -17,7 +17,14 @@ pub struct Applied {
     pub changed: bool,
 }
 pub fn apply(live: Option<&Value>, c: &Value, _: SchemaNode, _: &ApplyOptions) -> Result<Applied, ApiError> {
-    Ok(Applied { object: live.map_or(c.clone(), |l| { let mut v = l.clone(); crate::patch::merge_patch::merge(&mut v, c); v }), changed: true })
+    Ok(Applied {
+        object: live.map_or(c.clone(), |l| {
+            let mut v = l.clone();
+            crate::patch::merge_patch::merge(&mut v, c);
+            v
+        }),
+        changed: true,
+    })
 }
 pub fn track_update(_: Option<&Value>, _: &mut Value, _: SchemaNode, _: &Stamp) -> Result<(), ApiError> {
     Ok(())
