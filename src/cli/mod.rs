@@ -6,6 +6,7 @@ mod completion;
 mod connect;
 mod create;
 mod delete;
+mod demo;
 mod describe;
 mod dev;
 mod host;
@@ -38,6 +39,8 @@ struct Arguments {
 
 #[derive(Subcommand)]
 enum Command {
+    /// Show the whole product at work: two tenants on an embedded host, step by step
+    Demo(demo::Arguments),
     /// Run an embedded host cluster and the operator in this process
     Dev(dev::Arguments),
     /// Run a Kubernetes API server with its controllers, alone
@@ -76,6 +79,7 @@ pub fn run() -> ExitCode {
     };
     let result = runtime.block_on(async {
         match arguments.command {
+            Command::Demo(a) => demo::run(a).await,
             Command::Dev(a) => dev::run(a).await,
             Command::Apiserver(a) => apiserver::run(a).await,
             Command::Operator(a) => operator::run(a).await,
