@@ -17,6 +17,8 @@ mod reconcile;
 mod remove;
 mod scale;
 mod set;
+#[cfg(test)]
+mod table_tests;
 mod types;
 mod update;
 
