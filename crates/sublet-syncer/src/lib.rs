@@ -12,6 +12,7 @@ pub mod index;
 pub mod resources;
 pub mod translate;
 
+pub use engine::allocator::{Allocation, HostServiceAllocator};
 pub use engine::host::{HostCache, HostHandle, HostScope};
 pub use engine::syncer::{Layout, Syncer, SyncerConfig, SyncerStatus};
 pub use resources::PodConfig;

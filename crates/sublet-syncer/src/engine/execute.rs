@@ -3,6 +3,7 @@
 use super::plan::{Action, Observed, plan};
 use super::syncer::{EXPECTED_MAX, Expected, Inner};
 use super::{ItemKey, WriteError};
+use crate::resources::shown::shown_kind;
 use crate::resources::{KindId, Refusal, SyncedKind, Translation, to_host_kind};
 use crate::translate::{HostKey, to_tenant_text};
 use serde_json::{Value, json};
@@ -48,9 +49,10 @@ impl Inner {
         let was_refused = self.queue.is_refused(key);
         let outcome = match key.kind {
             KindId::PodToken => self.sync_tokens(key).await,
-            _ => match to_host_kind(key.kind) {
-                Some(kind) => self.sync(kind, key, was_refused).await,
-                None => Ok(Round::Done),
+            _ => match (to_host_kind(key.kind), shown_kind(key.kind)) {
+                (Some(kind), _) => self.sync(kind, key, was_refused).await,
+                (None, Some(kind)) => self.show(kind, key).await,
+                (None, None) => Ok(Round::Done),
             },
         };
         match outcome {
@@ -126,8 +128,8 @@ impl Inner {
         let host_key = self.view.names.host_key(&key.key, kind.name_bytes_max);
         match action {
             Action::CreateHost { desired } => return self.create(kind, key, &desired).await,
-            Action::ApplyHost { desired, uid } => {
-                let written = self.writer.apply(kind, &desired, &uid).await?;
+            Action::ApplyHost { desired, uid, adopt } => {
+                let written = self.writer.apply(kind, &desired, &uid, adopt).await?;
                 self.expect_host(key, &written);
             }
             Action::DeleteHost { uid, grace_seconds, confirmed } => {
@@ -184,7 +186,7 @@ impl Inner {
                 }
                 if live.annotation(marks::UID) == desired.annotation(marks::UID) && live.annotation(marks::NAME) == Some(&key.key.name) {
                     let view = (kind.update_view)(desired.clone());
-                    self.writer.apply(kind, &view, live.uid()).await?;
+                    self.writer.apply(kind, &view, live.uid(), true).await?;
                     return Ok(Round::Done);
                 }
                 let what = kind.kind;
@@ -196,6 +198,9 @@ impl Inner {
 
     /// Whether a live read agrees that the tenant object of a copy is gone.
     async fn tenant_is_gone(&self, kind: &SyncedKind, key: &ItemKey) -> Result<bool, SyncError> {
+        if kind.id == KindId::Service && self.pending.contains(&key.key) {
+            return Ok(false);
+        }
         let Some(copy) = self.view.copy_of(kind.id, &key.key) else { return Ok(true) };
         let live = self.tenant_client.get_opt(&kind.gvr(), &key.key.namespace, &key.key.name).await?;
         Ok(live.is_none_or(|live| copy.annotation(marks::UID) != Some(live.uid())))
@@ -212,13 +217,15 @@ impl Inner {
         // It is there, but somebody took its marks off, or our copy is behind.
         if let Some(tenant) = tenant {
             let desired = super::plan::finished(kind, tenant, &self.translation())?;
-            self.writer.apply(kind, &(kind.update_view)(desired), live.uid()).await?;
+            self.writer.apply(kind, &(kind.update_view)(desired), live.uid(), true).await?;
         }
         Ok(false)
     }
 
     /// The host's scheduler decided: the tenant hears it the way it would from its own.
     async fn bind(&self, key: &ItemKey, tenant: Option<&Value>, node: &str) -> Result<(), SyncError> {
+        // Controllers of the tenant take a pod on an unknown node for lost.
+        self.ensure_node(node).await?;
         let uid = tenant.map(ObjectExt::uid).unwrap_or_default();
         let binding = json!({
             "apiVersion": "v1", "kind": "Binding",
@@ -264,7 +271,7 @@ impl Inner {
         self.expect(key, revision(written), 0);
     }
 
-    fn expect_tenant(&self, key: &ItemKey, written: &Value) {
+    pub(super) fn expect_tenant(&self, key: &ItemKey, written: &Value) {
         self.expect(key, 0, revision(written));
     }
 

@@ -1,11 +1,14 @@
 //! One engine for all kinds: local copies of both sides, one question per key, one writer.
 
+pub mod allocator;
 pub mod diff;
+mod events;
 mod execute;
 pub mod host;
 pub mod ownership;
 pub mod plan;
 pub mod queue;
+pub mod show;
 pub mod syncer;
 pub mod tenant;
 mod tokens;

@@ -24,10 +24,12 @@ pub enum Action {
     CreateHost {
         desired: Value,
     },
-    /// Server-side apply on the object with this UID.
+    /// Server-side apply on the object with this UID. `adopt`: the fields of its creation are not yet
+    /// ours to remove.
     ApplyHost {
         desired: Value,
         uid: String,
+        adopt: bool,
     },
     /// After the tenant object was seen to be gone, by a live read, unless `confirmed`.
     DeleteHost {
@@ -177,7 +179,8 @@ fn down(observed: &Observed<'_>, tenant: &Value, host: &Value) -> Result<Vec<Act
     let unchanged = host.annotation(marks::APPLIED) == Some(&applied);
     let ours = manifest::without_allocated(kind.fields, desired.clone());
     if !unchanged || !ownership::owns_all(host, &ours) || !manifest::has_allocated(kind.fields, &desired, host) {
-        actions.push(Action::ApplyHost { desired, uid });
+        let adopt = ownership::needs_adoption(host, kind.id == KindId::Pod);
+        actions.push(Action::ApplyHost { desired, uid, adopt });
     }
     Ok(actions)
 }

@@ -1,21 +1,24 @@
 //! One tenant's syncer: local copies feed a queue, workers take one key at a time through the plan.
 
-use super::host::{HostHandle, HostKind};
+use super::allocator::Pending;
+use super::events::{EVENTS_WAITING_MAX, Told};
+use super::host::{HostHandle, HostKind, Listener};
 use super::queue::TenantQueue;
 use super::tenant::{TenantCache, View};
 use super::{HostWriter, ItemKey};
 use crate::index;
-use crate::resources::pod::token;
+use crate::resources::pod::{is_terminal, token};
+use crate::resources::shown::{SHOWN, ShownKind, shown_by_host_kind};
 use crate::resources::{KindId, PodConfig, TO_HOST};
 use crate::translate::{Names, TenantIdentity, TenantKey};
 use serde_json::Value;
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, Weak};
 use std::time::Duration;
 use sublet_api::marks;
 use sublet_machinery::ObjectExt;
 use sublet_runtime::{Change, Client, Clock, EventRecorder, Informer};
-use tokio::sync::{Semaphore, watch};
+use tokio::sync::{Semaphore, mpsc, watch};
 use tokio::task::JoinSet;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
@@ -66,6 +69,13 @@ pub(super) struct Inner {
     weight: u32,
     /// Writes of ours that the local copies have not shown yet; one entry per key at most.
     pub expected: Mutex<HashMap<ItemKey, Expected>>,
+    /// Shown objects that are no longer wanted, and since when.
+    pub lingering: Mutex<HashMap<ItemKey, Instant>>,
+    /// Host services whose tenant service is about to be committed.
+    pub pending: Pending,
+    told: mpsc::Sender<Told>,
+    /// Taken by the one run.
+    waiting: Mutex<Option<mpsc::Receiver<Told>>>,
     status: watch::Sender<SyncerStatus>,
 }
 
@@ -81,6 +91,7 @@ impl Syncer {
     pub fn new(config: SyncerConfig) -> Self {
         let names = Names::new(config.tenant, &*config.host_namespace);
         let host = config.host.0;
+        let (told, waiting) = mpsc::channel(EVENTS_WAITING_MAX);
         let inner = Inner {
             writer: HostWriter::new(host.client(), names.clone()),
             view: View { tenant: TenantCache::default(), host, names },
@@ -91,6 +102,10 @@ impl Syncer {
             pods: config.pods,
             weight: config.weight.max(1),
             expected: Mutex::default(),
+            lingering: Mutex::default(),
+            pending: Pending::default(),
+            told,
+            waiting: Mutex::new(Some(waiting)),
             status: watch::Sender::new(SyncerStatus::Starting),
         };
         let syncer = Self { inner: Arc::new(inner) };
@@ -112,6 +127,16 @@ impl Syncer {
         let mut tasks = JoinSet::new();
         for informer in self.inner.view.tenant.all() {
             tasks.spawn(informer.clone().run(self.inner.tenant_client.clone(), cancel.clone()));
+        }
+        let waiting = self.inner.waiting.lock().expect("no holder panics").take();
+        if let Some(waiting) = waiting {
+            let (inner, cancel) = (self.inner.clone(), cancel.clone());
+            tasks.spawn(async move {
+                tokio::select! {
+                    () = inner.tell_events(waiting) => {}
+                    () = cancel.cancelled() => {}
+                }
+            });
         }
         tokio::select! {
             () = self.start() => self.work(&cancel).await,
@@ -170,16 +195,19 @@ impl Syncer {
                 }
             });
         }
+        for kind in &SHOWN {
+            let (weak, id) = (Arc::downgrade(&self.inner), kind.id);
+            self.inner.view.tenant.informer(id).on_change(move |change| {
+                if let Some(inner) = weak.upgrade() {
+                    inner.queue.add(ItemKey::new(id, TenantKey::new("", change.object().name())));
+                }
+            });
+        }
     }
 
     fn watch_host(&self) {
-        let weak = Arc::downgrade(&self.inner);
-        let route = move |kind: HostKind, change: &Change| {
-            if let Some(inner) = weak.upgrade() {
-                inner.host_changed(kind, change);
-            }
-        };
-        self.inner.view.host.add_route(&self.inner.view.names.tenant().uid, Arc::new(route));
+        let listener = HostListener(Arc::downgrade(&self.inner));
+        self.inner.view.host.add_route(&self.inner.view.names.tenant().uid, Arc::new(listener));
     }
 
     /// Copies that were there before the route was.
@@ -189,6 +217,31 @@ impl Syncer {
             for copy in self.inner.view.host.of_tenant(kind, uid) {
                 self.inner.queue_copy(kind, &copy);
             }
+        }
+        for kind in &SHOWN {
+            for object in self.inner.view.host.informer(kind.host).list(None) {
+                self.inner.queue_shown(kind, &object);
+            }
+        }
+    }
+}
+
+/// The tenant's ear at the host. Holds no tenant alive.
+struct HostListener(Weak<Inner>);
+
+impl Listener for HostListener {
+    fn changed(&self, kind: HostKind, change: &Change) {
+        if let Some(inner) = self.0.upgrade() {
+            inner.host_changed(kind, change);
+        }
+    }
+
+    fn event(&self, event: &Value, kind: HostKind, copy: &Value) {
+        if let Some(inner) = self.0.upgrade()
+            && let Some(told) = inner.translate_event(event, kind, copy)
+            && inner.told.try_send(told).is_err()
+        {
+            tracing::debug!(tenant = %inner.view.names.tenant().name, "too many events at once, one was dropped");
         }
     }
 }
@@ -210,6 +263,15 @@ impl Inner {
             let id = if reference.resource == index::SECRETS { KindId::Secret } else { KindId::ConfigMap };
             self.queue.add(ItemKey::new(id, TenantKey::new(namespace, &*reference.name)));
         }
+        let node = |pod: &Option<Arc<Value>>| {
+            pod.as_ref().filter(|p| !is_terminal(p)).and_then(|p| p.str_at("/spec/nodeName").map(str::to_string))
+        };
+        let (before, after) = (node(&change.old), node(&change.new));
+        if before != after {
+            for node in before.into_iter().chain(after) {
+                self.queue.add(ItemKey::new(KindId::Node, TenantKey::new("", node)));
+            }
+        }
         if (change.old.is_none() || change.new.is_none()) && !token::wanted(change.object()).is_empty() {
             self.queue.add(ItemKey::new(KindId::PodToken, TenantKey::of(change.object())));
         }
@@ -228,8 +290,30 @@ impl Inner {
                 if kind == HostKind::Pods && change.is_delete() {
                     self.queue.hurry_refused();
                 }
+                if kind == HostKind::PersistentVolumeClaims
+                    && let Some(volume) = change.object().str_at("/spec/volumeName")
+                {
+                    self.queue.add(ItemKey::new(KindId::PersistentVolume, TenantKey::new("", volume)));
+                }
             }
-            _ => {}
+            _ => {
+                if let Some(shown) = shown_by_host_kind(kind) {
+                    self.queue_shown(shown, change.object());
+                }
+            }
+        }
+    }
+
+    /// Queues a shown object, unless it plainly does not concern this tenant.
+    fn queue_shown(&self, kind: &ShownKind, host: &Value) {
+        let key = ItemKey::new(kind.id, TenantKey::new("", host.name()));
+        let concerns = match kind.id {
+            KindId::Node => !self.view.tenant.pods_on(host.name()).is_empty(),
+            KindId::PersistentVolume => host.str_at("/spec/claimRef/namespace") == Some(self.view.names.host_namespace("")),
+            _ => true,
+        };
+        if concerns || self.view.tenant.get(kind.id, &key.key).is_some() {
+            self.queue.add(key);
         }
     }
 

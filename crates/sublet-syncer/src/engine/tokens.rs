@@ -44,7 +44,7 @@ impl Inner {
                     None if pod.is_deleting() => Ok(Round::Done),
                     None => {
                         let (fresh, _) = self.issue(&pod, &wanted).await?;
-                        self.writer.apply(&POD_TOKEN, &fresh, secret.uid()).await?;
+                        self.writer.apply(&POD_TOKEN, &fresh, secret.uid(), true).await?;
                         Ok(Round::Done)
                     }
                 }
