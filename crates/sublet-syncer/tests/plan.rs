@@ -18,7 +18,7 @@ fn with<R>(act: impl FnOnce(Translation<'_>) -> R) -> R {
 }
 
 fn actions(kind: &SyncedKind, tenant: Option<&Value>, host: Option<&Value>) -> Vec<Action> {
-    with(|translation| plan(&Observed { kind, tenant, host, refused: false, translation }).expect("no refusal"))
+    with(|translation| plan(&Observed { kind, on: true, tenant, host, refused: false, translation }).expect("no refusal"))
 }
 
 fn names_of(actions: &[Action]) -> Vec<&'static str> {
@@ -134,7 +134,7 @@ fn services_of_later_days_leave_running_pods_alone() {
     host["status"] = tenant["status"].clone();
     let (names, config, world) = (names(), config(), World::without_services());
     let translation = Translation { names: &names, config: &config, view: &world };
-    let observed = Observed { kind: &POD, tenant: Some(&tenant), host: Some(&host), refused: false, translation };
+    let observed = Observed { kind: &POD, on: true, tenant: Some(&tenant), host: Some(&host), refused: false, translation };
     assert_eq!(plan(&observed).expect("no refusal"), []);
 }
 
@@ -217,7 +217,7 @@ fn a_complaint_stays_while_it_holds() {
     host["status"] = json!({"phase": "Pending"});
     let patch = |refused| {
         with(|translation| {
-            let observed = Observed { kind: &POD, tenant: Some(&tenant), host: Some(&host), refused, translation };
+            let observed = Observed { kind: &POD, on: true, tenant: Some(&tenant), host: Some(&host), refused, translation };
             plan(&observed).expect("no refusal")
         })
     };

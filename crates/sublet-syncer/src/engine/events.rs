@@ -134,11 +134,11 @@ impl Inner {
             at = Instant::now();
             if tokens < 1.0 {
                 tokio::time::sleep(Duration::from_secs_f64((1.0 - tokens) / EVENTS_PER_SECOND)).await;
-                continue;
             }
             tokens -= 1.0;
-            if let Err(error) = self.tell_event(&told.event).await {
-                tracing::debug!(%error, "an event of the host was not told");
+            match self.tell_event(&told.event).await {
+                Ok(()) => self.stats.event_told(),
+                Err(error) => tracing::debug!(%error, "an event of the host was not told"),
             }
         }
     }

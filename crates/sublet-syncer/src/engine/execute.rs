@@ -46,11 +46,12 @@ impl From<Refusal> for SyncError {
 impl Inner {
     /// One round with a key, with everything that follows from its outcome.
     pub(super) async fn work_on(&self, key: &ItemKey) {
-        let was_refused = self.queue.is_refused(key);
+        let refused_for = self.queue.refused_for(key);
+        let was_refused = refused_for.is_some();
         let outcome = match key.kind {
             KindId::PodToken => self.sync_tokens(key).await,
             _ => match (to_host_kind(key.kind), shown_kind(key.kind)) {
-                (Some(kind), _) => self.sync(kind, key, was_refused).await,
+                (Some(kind), _) => self.sync(kind, key, refused_for).await,
                 (None, Some(kind)) => self.show(kind, key).await,
                 (None, None) => Ok(Round::Done),
             },
@@ -75,6 +76,7 @@ impl Inner {
             Err(SyncError::Write(WriteError::Changed(_))) => self.queue.retry(key.clone()),
             Err(SyncError::Tenant(error)) if error.is_not_found() || error.is_conflict() => self.queue.retry(key.clone()),
             Err(error) => {
+                self.stats.failure();
                 let tenant = &self.view.names.tenant().name;
                 tracing::warn!(%tenant, %key, %error, "sync failed, will retry");
                 self.queue.retry(key.clone());
@@ -82,7 +84,8 @@ impl Inner {
         }
     }
 
-    async fn sync(&self, kind: &SyncedKind, key: &ItemKey, refused: bool) -> Result<Round, SyncError> {
+    async fn sync(&self, kind: &SyncedKind, key: &ItemKey, refused_for: Option<Duration>) -> Result<Round, SyncError> {
+        let refused = refused_for.is_some();
         if !self.caught_up(key) {
             return Ok(Round::After(LAG_PAUSE));
         }
@@ -100,7 +103,12 @@ impl Inner {
         let mut failed = None;
         let mut round = Round::Done;
         for action in actions {
+            if let Some(wait) = refused_for.filter(|wait| !wait.is_zero() && action.writes_fields()) {
+                round = Round::After(wait);
+                continue;
+            }
             tracing::debug!(%key, action = action.name(), "sync");
+            self.stats.count(&action);
             match self.execute(kind, key, tenant, action).await {
                 Ok(Round::Done) => {}
                 Ok(after) => round = after,
@@ -117,7 +125,8 @@ impl Inner {
         host: Option<&Value>,
         refused: bool,
     ) -> Result<Vec<Action>, Refusal> {
-        plan(&Observed { kind, tenant, host, refused, translation: self.translation() })
+        let on = !self.rules.off_to_host.contains(kind.resource);
+        plan(&Observed { kind, on, tenant, host, refused, translation: self.translation() })
     }
 
     pub(super) fn translation(&self) -> Translation<'_> {
@@ -243,6 +252,7 @@ impl Inner {
     /// An Event and, where the kind has conditions, a condition on the tenant's object.
     async fn tell_refusal(&self, key: &ItemKey, why: &str) {
         let id = if key.kind == KindId::PodToken { KindId::Pod } else { key.kind };
+        self.stats.refusal();
         let Some(tenant) = self.view.tenant.get(id, &key.key) else { return };
         let host_namespace = self.view.names.host_namespace(&key.key.namespace);
         let own_name = to_host_kind(id).map(|k| self.view.names.host_key(&key.key, k.name_bytes_max).name).unwrap_or_default();

@@ -10,6 +10,8 @@ use sublet_machinery::ObjectExt;
 /// What is known about one key, from the local copies.
 pub struct Observed<'a> {
     pub kind: &'a SyncedKind,
+    /// Whether the tenant's kind is synced at all.
+    pub on: bool,
     pub tenant: Option<&'a Value>,
     pub host: Option<&'a Value>,
     /// The host's last answer about this key was no.
@@ -91,7 +93,7 @@ impl Action {
 /// The one question: is the object wanted on the host, and is it there?
 pub fn plan(observed: &Observed<'_>) -> Result<Vec<Action>, Refusal> {
     let kind = observed.kind;
-    let wanted = observed.tenant.filter(|tenant| (kind.select)(tenant, observed.translation.view));
+    let wanted = observed.tenant.filter(|tenant| observed.on && (kind.select)(tenant, observed.translation.view));
     match (wanted, observed.host) {
         (None, None) => Ok(Vec::new()),
         // An object that is there but not wanted needs no live read: a copy of it can be made again.

@@ -93,8 +93,8 @@ fn status_difference(wanted: &Value, tenant: &Value) -> Option<Value> {
 impl Inner {
     pub(super) async fn show(&self, kind: &ShownKind, key: &ItemKey) -> Result<Round, SyncError> {
         let informer = self.view.host.informer(kind.host);
-        if !informer.is_synced() {
-            // A host that does not let us look is no host without objects.
+        if !informer.is_synced() || self.rules.off_to_tenant.contains(&*kind.gvr.resource) {
+            // A host that does not let us look is no host without objects. What is switched off stays as it is.
             return Ok(Round::Done);
         }
         if !self.caught_up(key) {
