@@ -4,6 +4,7 @@ mod custom;
 mod descriptions;
 mod json;
 mod names;
+mod nodes;
 mod operations;
 mod parameters;
 mod roots;

@@ -1,11 +1,12 @@
 //! Version 2: one document for everything.
 
+use super::custom::Writer;
 use super::json::write_object;
 use super::operations::{Operation, PathItem, Type, paths};
 use super::parameters::Parameter;
 use super::types::Types;
 use super::v3::{by_path, code_text, security, shared_parameters};
-use super::{Version, custom, reference, roots};
+use super::{Version, reference, roots};
 use crate::registry::Snapshot;
 use serde_json::{Map, Value, json};
 use std::collections::{BTreeMap, BTreeSet};
@@ -25,8 +26,9 @@ pub fn write_document(snapshot: &Snapshot, out: &mut dyn Write) -> io::Result<()
                     definitions.entry(name, &schema)?;
                 }
             }
+            let writer = Writer { version: Version::V2, descriptions: &types.descriptions };
             let custom = snapshot.resources.values().filter(|r| r.custom.is_some());
-            custom.flat_map(|row| custom::types(row, Version::V2)).try_for_each(|(name, schema)| definitions.entry(&name, &schema))
+            custom.flat_map(|row| writer.types(row)).try_for_each(|(name, schema)| definitions.entry(&name, &schema))
         })?;
         document.object("parameters", |all| {
             let parameters: BTreeMap<String, Value> = items
