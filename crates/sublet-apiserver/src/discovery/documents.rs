@@ -137,7 +137,7 @@ fn exists(id: &DocumentId, snapshot: &Snapshot) -> bool {
 }
 
 fn make(id: &DocumentId, snapshot: &Snapshot, index: Option<serde_json::Value>, etag: Option<Arc<str>>) -> Document {
-    let mut out = Hashing { hash: Sha256::new(), inner: GzEncoder::new(Vec::new(), Compression::fast()) };
+    let mut out = Hashing { hash: Sha256::new(), inner: GzEncoder::new(Vec::new(), Compression::default()) };
     let written = match id {
         DocumentId::Legacy(path) => write_json(&mut out, &legacy(path, snapshot, "")),
         DocumentId::Aggregated(root) => write_json(&mut out, &aggregated(snapshot, *root)),
