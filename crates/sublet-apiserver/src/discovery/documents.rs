@@ -25,6 +25,8 @@ pub enum DocumentId {
     Legacy(String),
     Aggregated(Root),
     OpenApiV2,
+    /// Version 2 as `application/com.github.proto-openapi.spec.v2@v1.0+protobuf`.
+    OpenApiV2Protobuf,
     /// `/openapi/v3`
     OpenApiV3Index,
     /// By its name in the index: `apis/apps/v1`.
@@ -132,7 +134,7 @@ fn exists(id: &DocumentId, snapshot: &Snapshot) -> bool {
     match id {
         DocumentId::Legacy(path) => legacy(path, snapshot, "").is_some(),
         DocumentId::OpenApiV3(name) => openapi::has_v3_document(name, snapshot),
-        DocumentId::Aggregated(_) | DocumentId::OpenApiV2 | DocumentId::OpenApiV3Index => true,
+        DocumentId::Aggregated(_) | DocumentId::OpenApiV2 | DocumentId::OpenApiV2Protobuf | DocumentId::OpenApiV3Index => true,
     }
 }
 
@@ -142,6 +144,7 @@ fn make(id: &DocumentId, snapshot: &Snapshot, index: Option<serde_json::Value>, 
         DocumentId::Legacy(path) => write_json(&mut out, &legacy(path, snapshot, "")),
         DocumentId::Aggregated(root) => write_json(&mut out, &aggregated(snapshot, *root)),
         DocumentId::OpenApiV2 => openapi::write_v2_document(snapshot, &mut out),
+        DocumentId::OpenApiV2Protobuf => openapi::write_v2_protobuf_document(snapshot, &mut out),
         DocumentId::OpenApiV3Index => write_json(&mut out, &index),
         DocumentId::OpenApiV3(name) => openapi::write_v3_document(name, snapshot, &mut out).map(drop),
     };
@@ -270,6 +273,7 @@ mod tests {
             DocumentId::Legacy("/apis".into()),
             DocumentId::Aggregated(Root::Apis),
             DocumentId::OpenApiV2,
+            DocumentId::OpenApiV2Protobuf,
             DocumentId::OpenApiV3Index,
             DocumentId::OpenApiV3("apis/documents.example.com/v1".into()),
         ] {
