@@ -1,6 +1,7 @@
 //! Discovery: which groups, versions and resources there are, in the old form (a document per group version) and in
 //! the aggregated form (`apidiscovery.k8s.io/v2`, two documents for all).
 
+mod cache;
 mod documents;
 mod groups;
 
