@@ -1,5 +1,10 @@
 //! The table that routes, discovery, OpenAPI, printing and storage are derived from: a row per resource.
 
+mod builtin;
+
+pub use builtin::builtin_rows;
+pub(crate) use builtin::storage_group_version;
+
 use crate::strategy::Strategy;
 use std::collections::BTreeMap;
 use std::sync::{Arc, RwLock};
@@ -39,13 +44,16 @@ pub struct Column {
     pub cell: Cell,
 }
 
+/// Makes a cell of an object; ages need to know the time.
+pub type CellCode = fn(&serde_json::Value, &crate::table::Printing<'_>) -> serde_json::Value;
+
 /// How the value of a column is found.
 #[derive(Clone)]
 pub enum Cell {
     /// A JSONPath as in `additionalPrinterColumns`.
     JsonPath(String),
     /// Code: some columns of built-in kinds count or format.
-    Code(fn(&serde_json::Value) -> serde_json::Value),
+    Code(CellCode),
 }
 
 /// A resource at one version: built-in and custom alike.
@@ -83,6 +91,8 @@ pub struct Custom {
     pub preserve_unknown: bool,
     /// Printed as a Warning header on every request: a deprecated version.
     pub deprecation_warning: Option<String>,
+    /// The definition is being deleted: creates are forbidden, what is there can be read and deleted.
+    pub terminating: bool,
 }
 
 impl Resource {
