@@ -198,8 +198,10 @@ impl Inner {
                     self.writer.apply(kind, &view, live.uid(), true).await?;
                     return Ok(Round::Done);
                 }
-                let what = kind.kind;
-                Err(SyncError::Refused(format!("the host has a {what} of its own under the name {}; rename one of the two", host_key.name)))
+                Err(SyncError::Refused(format!(
+                    "the host has a {} of its own where the copy of this one belongs; use another name, or ask the host's operator to remove it",
+                    kind.kind
+                )))
             }
             Err(error) => Err(error.into()),
         }

@@ -2,7 +2,7 @@
 
 use super::allocator::Pending;
 use super::events::{EVENTS_WAITING_MAX, Told};
-use super::host::{HostHandle, Listener};
+use super::host::HostHandle;
 use super::patrol::PATROL_PAUSE;
 use super::queue::TenantQueue;
 use super::stats::{Stats, StatsSnapshot};
@@ -14,7 +14,6 @@ use std::collections::{BTreeSet, HashMap};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 use sublet_api::marks;
-use sublet_machinery::ObjectExt;
 use sublet_runtime::{Client, Clock, EventRecorder};
 use tokio::sync::{Semaphore, mpsc, watch};
 use tokio::task::JoinSet;
