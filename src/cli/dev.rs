@@ -66,7 +66,8 @@ impl Dev {
                 (embedded.api.client("sublet"), path, Some(embedded))
             }
         };
-        let operator = start_operator(host, dir, arguments.listen, arguments.pods_reach.as_deref(), arguments.service_cluster_ip_range).await?;
+        let operator =
+            start_operator(host, dir, arguments.listen, arguments.pods_reach.as_deref(), arguments.service_cluster_ip_range).await?;
         Ok(Self { host_kubeconfig, embedded, operator })
     }
 

@@ -6,6 +6,7 @@ mod completion;
 mod connect;
 mod create;
 mod delete;
+mod demo;
 mod describe;
 mod dev;
 mod host;
@@ -38,6 +39,8 @@ struct Arguments {
 
 #[derive(Subcommand)]
 enum Command {
+    /// Show the whole product at work: two tenants on an embedded host, step by step
+    Demo(demo::Arguments),
     /// Run an embedded host cluster and the operator in this process
     Dev(dev::Arguments),
     /// Run a Kubernetes API server with its controllers, alone
@@ -76,6 +79,7 @@ pub fn run() -> ExitCode {
     };
     let result = runtime.block_on(async {
         match arguments.command {
+            Command::Demo(a) => demo::run(a).await,
             Command::Dev(a) => dev::run(a).await,
             Command::Apiserver(a) => apiserver::run(a).await,
             Command::Operator(a) => operator::run(a).await,
@@ -106,7 +110,9 @@ fn start_logging(verbosity: u8) {
         4 | 5 => "debug",
         _ => "trace",
     };
-    let own = format!("warn,sublet={level},sublet_apiserver={level},sublet_controllers={level},sublet_host={level},sublet_operator={level},sublet_runtime={level},sublet_storage={level},sublet_syncer={level}");
+    let own = format!(
+        "warn,sublet={level},sublet_apiserver={level},sublet_controllers={level},sublet_host={level},sublet_operator={level},sublet_runtime={level},sublet_storage={level},sublet_syncer={level}"
+    );
     let filter = tracing_subscriber::EnvFilter::try_from_env("SUBLET_LOG").unwrap_or_else(|_| tracing_subscriber::EnvFilter::new(own));
     // A second call in one process (tests) keeps the first subscriber.
     let _ = tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr).try_init();

@@ -1,5 +1,6 @@
 //! One tenant's control plane in this process: API server, controllers, syncer.
 
+use super::allocator::HostAllocator;
 use super::api_server::{ApiServer, ApiServerSpec};
 use super::controllers;
 use super::streams::HostStreams;
@@ -16,7 +17,7 @@ use sublet_pki::Pki;
 use sublet_runtime::Clock;
 use sublet_storage::{Backend, EmbeddedBackend, Options};
 use sublet_syncer::translate::{NAME_BYTES_MAX_LABEL, NAME_BYTES_MAX_POD, Names, TenantKey};
-use sublet_syncer::{HostCache, HostHandle, Layout, PodConfig, Syncer, SyncerConfig, SyncerStatus, TenantIdentity};
+use sublet_syncer::{HostCache, HostHandle, Layout, PodConfig, SyncRules, Syncer, SyncerConfig, SyncerStatus, TenantIdentity};
 use tokio::net::TcpListener;
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
@@ -71,14 +72,15 @@ impl ControlPlane {
             backend,
             listener,
             service_cidrs: vec![place.service_cidr],
-            node_ports: Some((30000, 32767)),
+            node_ports: None,
             authorization: vec![Mode::Rbac],
             static_tokens: None,
             client_authorities_pem: String::new(),
             disabled_plugins: Vec::new(),
         })
         .await?;
-        let config = ControllersConfig { root_ca_pem: pki.authority.certificate_pem().to_string(), ..ControllersConfig::default() };
+        let root_ca_pem = pki.authority.certificate_pem().to_string();
+        let config = ControllersConfig { root_ca_pem, nodes_follow_pods: true, ..ControllersConfig::default() };
         let controllers_cancel = CancellationToken::new();
         let controllers = controllers::start(api.client("sublet"), &config, |_| {}, controllers_cancel.clone());
         let mut plane = Self {
@@ -105,9 +107,16 @@ impl ControlPlane {
             host_namespace: tenant.namespace.clone(),
             layout: Layout::Single,
             clock: Clock::System,
-            pods: PodConfig { api_host: api_host.clone(), api_port: self.api.address.port(), host_allocates_addresses: false, ..PodConfig::default() },
+            pods: PodConfig {
+                api_host: api_host.clone(),
+                api_port: self.api.address.port(),
+                host_allocates_addresses: false,
+                ..PodConfig::default()
+            },
             weight: tenant.weight,
+            rules: SyncRules::default(),
         });
+        self.api.server.set_service_allocator(Arc::new(HostAllocator(syncer.service_allocator())));
         let identity = TenantIdentity { name: tenant.name.clone(), namespace: tenant.namespace.clone(), uid: tenant.uid.clone() };
         let names = Names::new(identity, &*tenant.namespace);
         let locate = move |resource: &str, namespace: &str, name: &str| {

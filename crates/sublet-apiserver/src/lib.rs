@@ -8,11 +8,11 @@
 pub mod admission;
 pub mod allocator;
 pub mod auth;
+pub mod crd;
 pub mod discovery;
 pub mod facts;
 pub mod hooks;
 pub mod http;
-pub mod crd;
 pub mod openapi;
 pub mod protobuf;
 pub mod reader;

@@ -9,10 +9,15 @@
 pub mod config;
 mod events;
 mod kubelet;
+mod lifecycle;
 mod quantity;
+mod scheduler;
+mod selector;
+mod volumes;
 
 pub use config::{HostConfig, Timings};
 pub use kubelet::{ANNOTATION_PREFIX, FAIL_ANNOTATION};
+pub use volumes::{DEFAULT_CLASS, PROVISIONER};
 
 use std::sync::Arc;
 use sublet_runtime::resources::NODES;
@@ -23,6 +28,7 @@ use tokio_util::sync::CancellationToken;
 pub struct Tasks {
     nodes: Arc<kubelet::Nodes>,
     node_informer: Arc<Informer>,
+    scheduler: scheduler::Scheduler,
     events: events::EventWriter,
 }
 
@@ -30,9 +36,12 @@ pub struct Tasks {
 pub fn add_all(manager: &mut Manager, config: &HostConfig) -> Tasks {
     let nodes = Arc::new(kubelet::Nodes::new(config));
     let (sink, events) = events::channel(config.clock.clone());
-    kubelet::add(manager, &nodes, sink);
+    kubelet::add(manager, &nodes, sink.clone());
+    volumes::add(manager, sink.clone(), config.clock.clone());
+    lifecycle::add(manager, sink.clone(), config.clock.clone(), config.timings.node_grace);
+    let scheduler = scheduler::Scheduler::new(manager, sink, config.clock.clone());
     let node_informer = manager.informers().informer(&NODES, &Scope::default()).0;
-    Tasks { nodes, node_informer, events }
+    Tasks { nodes, node_informer, scheduler, events }
 }
 
 impl Tasks {
@@ -40,6 +49,8 @@ impl Tasks {
     pub async fn run(self, client: Client, cancel: CancellationToken) {
         tokio::join!(
             self.nodes.run(client.clone(), self.node_informer, cancel.clone()),
+            self.scheduler.run(client.clone(), cancel.clone()),
+            volumes::ensure_class(client.clone(), cancel.clone()),
             self.events.run(client.with_field_manager("kubelet"), cancel.clone()),
         );
     }

@@ -4,7 +4,7 @@
 use anyhow::Context;
 use kube::config::{KubeConfigOptions, Kubeconfig};
 use sublet_runtime::{Client, Clock};
-use sublet_syncer::{HostCache, HostHandle, HostScope, Layout, PodConfig, Syncer, SyncerConfig, TenantIdentity};
+use sublet_syncer::{HostCache, HostHandle, HostScope, Layout, PodConfig, SyncRules, Syncer, SyncerConfig, TenantIdentity};
 use tokio_util::sync::CancellationToken;
 
 async fn client(path: &str) -> anyhow::Result<Client> {
@@ -31,6 +31,7 @@ async fn main() -> anyhow::Result<()> {
         // A tenant API server of another make allocates addresses of its own.
         pods: PodConfig { host_allocates_addresses: false, ..PodConfig::default() },
         weight: 1,
+        rules: SyncRules::default(),
     });
     let running = tokio::spawn(syncer.run(cancel.clone()));
     tokio::signal::ctrl_c().await?;

@@ -3,6 +3,7 @@
 //! A server remembers only the ETags of its documents. Their bytes are in one cache of the process, by ETag: servers
 //! with the same resources share them, and those nobody reads make room for others.
 
+use super::cache::cache;
 use super::{Root, aggregated, legacy};
 use crate::facts::{GROUPS, RESOURCES, TYPES};
 use crate::openapi;
@@ -24,6 +25,8 @@ pub enum DocumentId {
     Legacy(String),
     Aggregated(Root),
     OpenApiV2,
+    /// Version 2 as `application/com.github.proto-openapi.spec.v2@v1.0+protobuf`.
+    OpenApiV2Protobuf,
     /// `/openapi/v3`
     OpenApiV3Index,
     /// By its name in the index: `apis/apps/v1`.
@@ -131,16 +134,17 @@ fn exists(id: &DocumentId, snapshot: &Snapshot) -> bool {
     match id {
         DocumentId::Legacy(path) => legacy(path, snapshot, "").is_some(),
         DocumentId::OpenApiV3(name) => openapi::has_v3_document(name, snapshot),
-        DocumentId::Aggregated(_) | DocumentId::OpenApiV2 | DocumentId::OpenApiV3Index => true,
+        DocumentId::Aggregated(_) | DocumentId::OpenApiV2 | DocumentId::OpenApiV2Protobuf | DocumentId::OpenApiV3Index => true,
     }
 }
 
 fn make(id: &DocumentId, snapshot: &Snapshot, index: Option<serde_json::Value>, etag: Option<Arc<str>>) -> Document {
-    let mut out = Hashing { hash: Sha256::new(), inner: GzEncoder::new(Vec::new(), Compression::fast()) };
+    let mut out = Hashing { hash: Sha256::new(), inner: GzEncoder::new(Vec::new(), Compression::default()) };
     let written = match id {
         DocumentId::Legacy(path) => write_json(&mut out, &legacy(path, snapshot, "")),
         DocumentId::Aggregated(root) => write_json(&mut out, &aggregated(snapshot, *root)),
         DocumentId::OpenApiV2 => openapi::write_v2_document(snapshot, &mut out),
+        DocumentId::OpenApiV2Protobuf => openapi::write_v2_protobuf_document(snapshot, &mut out),
         DocumentId::OpenApiV3Index => write_json(&mut out, &index),
         DocumentId::OpenApiV3(name) => openapi::write_v3_document(name, snapshot, &mut out).map(drop),
     };
@@ -179,7 +183,8 @@ fn builtin_etag(id: &DocumentId, snapshot: &Snapshot) -> Option<Arc<str>> {
         _ => None,
     };
     let rows = || snapshot.resources.values().filter(move |r| group.is_none_or(|g| r.group == g));
-    if !exists(id, snapshot) || rows().any(|r| r.custom.is_some()) {
+    let external = group.is_none() && !snapshot.external.is_empty();
+    if !exists(id, snapshot) || external || rows().any(|r| r.custom.is_some()) {
         return None;
     }
     let mut hash = Sha256::new();
@@ -220,52 +225,13 @@ fn hex(hash: Sha256) -> Arc<str> {
     hash.finalize().iter().map(|b| format!("{b:02X}")).collect::<String>().into()
 }
 
-/// The bytes of documents by ETag, for all servers in the process.
-#[derive(Debug, Default)]
-struct Cache {
-    documents: BTreeMap<Arc<str>, (u64, Arc<Document>)>,
-    bytes: usize,
-    /// Rises with every use, to tell what was used long ago.
-    clock: u64,
-}
-
-impl Cache {
-    fn get(&mut self, etag: &str) -> Option<Arc<Document>> {
-        self.clock += 1;
-        let (used, document) = self.documents.get_mut(etag)?;
-        *used = self.clock;
-        Some(document.clone())
-    }
-
-    fn insert(&mut self, document: Arc<Document>) {
-        self.clock += 1;
-        self.bytes += document.gzip.len();
-        if let Some((_, old)) = self.documents.insert(document.etag.clone(), (self.clock, document)) {
-            self.bytes -= old.gzip.len();
-        }
-        while self.bytes > CACHE_BYTES_MAX && self.documents.len() > 1 {
-            let Some(oldest) = self.documents.iter().min_by_key(|(_, (used, _))| *used).map(|(etag, _)| etag.clone()) else { break };
-            if let Some((_, old)) = self.documents.remove(&oldest) {
-                self.bytes -= old.gzip.len();
-            }
-        }
-    }
-}
-
-fn cache() -> MutexGuard<'static, Cache> {
-    static CACHE: OnceLock<Mutex<Cache>> = OnceLock::new();
-    lock(CACHE.get_or_init(Mutex::default))
-}
-
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+pub(super) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     // Whoever panicked left a whole value behind: every change here is one step.
     mutex.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
 }
 
 static MAKING: Mutex<()> = Mutex::new(());
 
-/// Compressed bytes kept in the process. All documents of the built-in resources together take less than 1 MiB.
-const CACHE_BYTES_MAX: usize = 8 << 20;
 /// Changes whenever documents change for another reason than the facts.
 const FORM: &str = "1";
 
@@ -308,6 +274,7 @@ mod tests {
             DocumentId::Legacy("/apis".into()),
             DocumentId::Aggregated(Root::Apis),
             DocumentId::OpenApiV2,
+            DocumentId::OpenApiV2Protobuf,
             DocumentId::OpenApiV3Index,
             DocumentId::OpenApiV3("apis/documents.example.com/v1".into()),
         ] {
@@ -350,17 +317,5 @@ mod tests {
         for id in [DocumentId::OpenApiV3("apis/nope/v1".into()), DocumentId::Legacy("/apis/nope".into())] {
             assert!(Documents::default().get(&id, &snapshot).is_none(), "{id:?}");
         }
-    }
-
-    #[test]
-    fn the_cache_makes_room() {
-        let mut cache = Cache::default();
-        let document = |name: &str| Arc::new(Document { etag: name.into(), gzip: vec![0; CACHE_BYTES_MAX / 2].into() });
-        cache.insert(document("a"));
-        cache.insert(document("b"));
-        assert!(cache.get("a").is_some());
-        cache.insert(document("c"));
-        assert_eq!(cache.documents.keys().map(|k| k.to_string()).collect::<Vec<_>>(), ["a", "c"]);
-        assert!(cache.bytes <= CACHE_BYTES_MAX);
     }
 }

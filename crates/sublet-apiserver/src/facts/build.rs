@@ -2,6 +2,7 @@
 
 use super::Builtin;
 use super::parse::{Line, Shape, TypeFact, enum_values, shape, types};
+use super::zero::{Zeros, zero};
 use serde_json::Value;
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -9,7 +10,8 @@ use sublet_machinery::{ListType, MapType, Node, NodeId, PatchStrategy, Table, Va
 
 pub(super) fn build(text: &'static str) -> Builtin {
     let facts = types(text);
-    let mut builder = Builder { table: Table::new(), types: HashMap::new(), shared: HashMap::new(), later: Vec::new() };
+    let mut builder =
+        Builder { table: Table::new(), types: HashMap::new(), shared: HashMap::new(), later: Vec::new(), zeros: Zeros::new() };
     for fact in &facts {
         let id = builder.table.push(Node::default());
         builder.types.insert(full_name(fact.package, fact.name), id);
@@ -23,7 +25,7 @@ pub(super) fn build(text: &'static str) -> Builtin {
         let id = builder.types[full_name(fact.package, fact.name).as_ref()];
         kinds.extend(fact.line.kinds.into_iter().flat_map(|k| k.split(',')).map(|kind| (kind, id)));
     }
-    Builtin { table: Arc::new(builder.table), types: builder.types, kinds }
+    Builtin { table: Arc::new(builder.table), types: builder.types, kinds, zeros: builder.zeros }
 }
 
 struct Builder {
@@ -33,6 +35,7 @@ struct Builder {
     shared: HashMap<(&'static str, String), NodeId>,
     /// Fields that are a type with attributes of their own: (node, type), filled when all types are.
     later: Vec<(NodeId, NodeId, Line<'static>)>,
+    zeros: Zeros,
 }
 
 impl Builder {
@@ -45,6 +48,10 @@ impl Builder {
             if line.required {
                 node.required.push((*field).into());
             }
+        }
+        let zeros: Vec<_> = fact.fields.iter().filter_map(|(field, line)| Some((*field, zero(&name, field, line)?))).collect();
+        if !zeros.is_empty() {
+            self.zeros.insert(self.types[&name], zeros);
         }
         node.preserve_unknown = FREE_FORM.contains(&name.as_ref());
         apply(&mut node, &fact.line);
@@ -112,6 +119,9 @@ impl Builder {
             let mut node = self.table.node(of).clone();
             apply(&mut node, &line);
             self.table.set(id, node);
+            if let Some(zeros) = self.zeros.get(&of) {
+                self.zeros.insert(id, zeros.clone());
+            }
         }
     }
 }

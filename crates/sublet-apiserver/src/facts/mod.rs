@@ -2,6 +2,7 @@
 
 mod build;
 pub(crate) mod parse;
+mod zero;
 
 use std::collections::HashMap;
 use std::sync::{Arc, OnceLock};
@@ -15,6 +16,7 @@ pub struct Builtin {
     types: HashMap<Box<str>, NodeId>,
     /// By `group/version/kind`.
     kinds: HashMap<&'static str, NodeId>,
+    zeros: zero::Zeros,
 }
 
 /// The built-in types.

@@ -1,243 +1,75 @@
-//! Schemas of custom resources, as schemas of either OpenAPI version.
+//! The types of custom resources, as schemas of either OpenAPI version.
 
+use super::descriptions::Descriptions;
+use super::nodes::node;
 use super::types::wrap_reference;
 use super::{Version, names, reference};
 use crate::facts::OBJECT_META;
 use crate::registry::Resource;
 use serde_json::{Map, Value, json};
-use sublet_machinery::schema::{CelRule, Limits};
-use sublet_machinery::{ListType, MapType, SchemaNode, ValueType};
 
-/// The types of a custom resource: its kind and its list.
-pub(super) fn types(row: &Resource, version: Version) -> Vec<(String, Value)> {
-    vec![(names::kind_type(row), kind(row, version)), (names::list_type(row), list(row, version))]
+/// What all schemas of a document need.
+pub(super) struct Writer<'a> {
+    pub version: Version,
+    pub descriptions: &'a Descriptions,
 }
 
-fn kind(row: &Resource, version: Version) -> Value {
-    let root = row.schema.node();
-    let mut schema = node(root, version);
-    // What version 2 cannot say it does not say at all.
-    let open = version == Version::V2 && root.preserve_unknown;
-    if open {
-        schema = Map::new();
-    } else {
-        let properties = schema.entry("properties").or_insert_with(|| json!({}));
-        insert_type_meta(properties, "", version);
+impl Writer<'_> {
+    /// The types of a custom resource: its kind and its list.
+    pub(super) fn types(&self, row: &Resource) -> [(String, Value); 2] {
+        [(names::kind_type(row), self.kind(row)), (names::list_type(row), self.list(row))]
     }
-    schema.insert("type".into(), "object".into());
-    schema.insert("x-kubernetes-group-version-kind".into(), gvk(row, &row.kind));
-    Value::Object(schema)
-}
 
-fn list(row: &Resource, version: Version) -> Value {
-    let mut properties = json!({
-        "items": {
-            "description": format!("The {} of the list.", row.plural),
-            "type": "array",
-            "items": { "$ref": reference(&names::kind_type(row), version) },
-        },
-    });
-    insert_type_meta(&mut properties, "", version);
-    properties["metadata"] = meta_reference("The metadata of the list.", LIST_META, version);
-    json!({
-        "description": format!("{} is a list of {}", row.list_kind, row.kind),
-        "type": "object",
-        "required": ["items"],
-        "properties": properties,
-        "x-kubernetes-group-version-kind": gvk(row, &row.list_kind),
-    })
+    fn kind(&self, row: &Resource) -> Value {
+        let root = row.schema.node();
+        // What version 2 cannot say it does not say at all.
+        let open = self.version == Version::V2 && root.preserve_unknown;
+        let mut schema = if open { Map::new() } else { node(root, self) };
+        if !open {
+            self.insert_type_meta(schema.entry("properties").or_insert_with(|| json!({})));
+        }
+        schema.insert("type".into(), "object".into());
+        schema.insert("x-kubernetes-group-version-kind".into(), gvk(row, &row.kind));
+        Value::Object(schema)
+    }
+
+    fn list(&self, row: &Resource) -> Value {
+        let mut properties = json!({
+            "items": {
+                "description": format!("The {} of the list.", row.plural),
+                "type": "array",
+                "items": { "$ref": reference(&names::kind_type(row), self.version) },
+            },
+        });
+        self.insert_type_meta(&mut properties);
+        properties["metadata"] = self.reference_to(LIST_META, "list metadata");
+        json!({
+            "description": format!("{} is a list of {}", row.list_kind, row.kind),
+            "type": "object",
+            "required": ["items"],
+            "properties": properties,
+            "x-kubernetes-group-version-kind": gvk(row, &row.list_kind),
+        })
+    }
+
+    /// apiVersion, kind and metadata, as every object has them.
+    pub(super) fn insert_type_meta(&self, properties: &mut Value) {
+        for field in ["apiVersion", "kind"] {
+            properties[field] = json!({ "type": "string", "description": self.descriptions.shared(field) });
+        }
+        properties["metadata"] = self.reference_to(OBJECT_META, "metadata");
+    }
+
+    fn reference_to(&self, of: &str, described_as: &str) -> Value {
+        let mut schema = Map::new();
+        schema.insert("description".into(), self.descriptions.shared(described_as).into());
+        schema.insert("$ref".into(), reference(of, self.version).into());
+        wrap_reference(schema, self.version)
+    }
 }
 
 fn gvk(row: &Resource, kind: &str) -> Value {
     json!([{ "group": row.group, "version": row.version, "kind": kind }])
-}
-
-/// apiVersion, kind and metadata, as every object has them.
-fn insert_type_meta(properties: &mut Value, what: &str, version: Version) {
-    properties["apiVersion"] = json!({ "type": "string", "description": format!("The group and version of the {what}object.") });
-    properties["kind"] = json!({ "type": "string", "description": format!("The kind of the {what}object, in CamelCase.") });
-    properties["metadata"] = meta_reference("The metadata of the object.", OBJECT_META, version);
-}
-
-fn meta_reference(description: &str, of: &str, version: Version) -> Value {
-    let mut schema = Map::new();
-    schema.insert("description".into(), description.into());
-    schema.insert("$ref".into(), reference(of, version).into());
-    wrap_reference(schema, version)
-}
-
-fn node(of: SchemaNode<'_>, version: Version) -> Map<String, Value> {
-    let mut schema = Map::new();
-    if let Some(description) = of.description.as_deref() {
-        schema.insert("description".into(), description.into());
-    }
-    // Version 2 has no words for nullable values and open objects, so it leaves their type out.
-    let untyped = version == Version::V2 && (of.nullable || of.preserve_unknown || of.int_or_string);
-    if !untyped {
-        if let Some(word) = type_word(of.value_type) {
-            schema.insert("type".into(), word.into());
-        }
-        structure(&mut schema, of, version);
-    }
-    for (key, flag) in [
-        ("x-kubernetes-int-or-string", of.int_or_string),
-        ("x-kubernetes-embedded-resource", of.embedded_resource),
-        ("x-kubernetes-preserve-unknown-fields", of.preserve_unknown),
-    ] {
-        if flag {
-            schema.insert(key.into(), true.into());
-        }
-    }
-    if !of.rules.is_empty() {
-        schema.insert("x-kubernetes-validations".into(), of.rules.iter().map(rule).collect());
-    }
-    scalars(&mut schema, of);
-    if version == Version::V3 {
-        only_v3(&mut schema, of);
-    }
-    schema
-}
-
-/// Items, properties and what they must be.
-fn structure(schema: &mut Map<String, Value>, of: SchemaNode<'_>, version: Version) {
-    if let Some(items) = of.items() {
-        schema.insert("items".into(), Value::Object(node(items, version)));
-    }
-    if let Some(values) = of.additional() {
-        schema.insert("additionalProperties".into(), Value::Object(node(values, version)));
-    }
-    if !of.properties.is_empty() {
-        let fields = of.properties.iter().map(|(name, id)| (name.to_string(), Value::Object(node(of.at(*id), version))));
-        schema.insert("properties".into(), Value::Object(fields.collect()));
-    }
-    let mut required: Vec<&str> = of.required.iter().map(AsRef::as_ref).collect();
-    if of.embedded_resource && version == Version::V3 {
-        let properties = schema.entry("properties").or_insert_with(|| json!({}));
-        insert_type_meta(properties, "embedded ", version);
-        for field in ["kind", "apiVersion"] {
-            if !required.contains(&field) {
-                required.push(field);
-            }
-        }
-    }
-    if !required.is_empty() {
-        schema.insert("required".into(), required.into_iter().collect());
-    }
-    match of.list_type {
-        ListType::Atomic => {}
-        ListType::Set => drop(schema.insert("x-kubernetes-list-type".into(), "set".into())),
-        ListType::Map => drop(schema.insert("x-kubernetes-list-type".into(), "map".into())),
-    }
-    if !of.list_map_keys.is_empty() {
-        schema.insert("x-kubernetes-list-map-keys".into(), of.list_map_keys.iter().map(AsRef::as_ref).collect());
-    }
-    if of.map_type == MapType::Atomic {
-        schema.insert("x-kubernetes-map-type".into(), "atomic".into());
-    }
-}
-
-fn scalars(schema: &mut Map<String, Value>, of: SchemaNode<'_>) {
-    if let Some(format) = of.format.as_deref() {
-        schema.insert("format".into(), format.into());
-    }
-    if !of.enums.is_empty() {
-        schema.insert("enum".into(), Value::Array(of.enums.clone()));
-    }
-    if let Some(limits) = of.limits.as_deref() {
-        insert_limits(schema, limits);
-    }
-}
-
-fn only_v3(schema: &mut Map<String, Value>, of: SchemaNode<'_>) {
-    if of.nullable {
-        schema.insert("nullable".into(), true.into());
-    }
-    if let Some(default) = &of.default {
-        schema.insert("default".into(), default.clone());
-    }
-    for (key, ids) in [("allOf", &of.all_of), ("anyOf", &of.any_of), ("oneOf", &of.one_of)] {
-        if !ids.is_empty() {
-            schema.insert(key.into(), ids.iter().map(|id| Value::Object(node(of.at(*id), Version::V3))).collect());
-        }
-    }
-    if let Some(not) = of.not {
-        schema.insert("not".into(), Value::Object(node(of.at(not), Version::V3)));
-    }
-    if of.int_or_string && !schema.contains_key("anyOf") && !schema.contains_key("allOf") {
-        schema.insert("anyOf".into(), json!([{ "type": "integer" }, { "type": "string" }]));
-    }
-}
-
-fn insert_limits(schema: &mut Map<String, Value>, limits: &Limits) {
-    let numbers = [("minimum", limits.minimum), ("maximum", limits.maximum), ("multipleOf", limits.multiple_of)];
-    for (key, number) in numbers {
-        if let Some(number) = number {
-            schema.insert(key.into(), whole(number));
-        }
-    }
-    let counts = [
-        ("minLength", limits.min_length),
-        ("maxLength", limits.max_length),
-        ("minItems", limits.min_items),
-        ("maxItems", limits.max_items),
-        ("minProperties", limits.min_properties),
-        ("maxProperties", limits.max_properties),
-    ];
-    for (key, count) in counts {
-        if let Some(count) = count {
-            schema.insert(key.into(), count.into());
-        }
-    }
-    let flags = [
-        ("exclusiveMinimum", limits.exclusive_minimum),
-        ("exclusiveMaximum", limits.exclusive_maximum),
-        ("uniqueItems", limits.unique_items),
-    ];
-    for (key, flag) in flags {
-        if flag {
-            schema.insert(key.into(), true.into());
-        }
-    }
-    if let Some(pattern) = &limits.pattern {
-        schema.insert("pattern".into(), pattern.as_str().into());
-    }
-}
-
-/// A whole number without `.0`.
-fn whole(number: f64) -> Value {
-    if number.fract() == 0.0 && number.abs() < 9e15 { (number as i64).into() } else { number.into() }
-}
-
-fn rule(rule: &CelRule) -> Value {
-    let mut out = Map::new();
-    let texts = [
-        ("rule", &rule.rule),
-        ("message", &rule.message),
-        ("messageExpression", &rule.message_expression),
-        ("reason", &rule.reason),
-        ("fieldPath", &rule.field_path),
-    ];
-    for (key, text) in texts {
-        if !text.is_empty() {
-            out.insert(key.into(), text.as_str().into());
-        }
-    }
-    if let Some(optional) = rule.optional_old_self {
-        out.insert("optionalOldSelf".into(), optional.into());
-    }
-    Value::Object(out)
-}
-
-fn type_word(value_type: ValueType) -> Option<&'static str> {
-    match value_type {
-        ValueType::Any => None,
-        ValueType::Object => Some("object"),
-        ValueType::Array => Some("array"),
-        ValueType::String => Some("string"),
-        ValueType::Integer => Some("integer"),
-        ValueType::Number => Some("number"),
-        ValueType::Boolean => Some("boolean"),
-    }
 }
 
 const LIST_META: &str = "io.k8s.apimachinery.pkg.apis.meta.v1.ListMeta";

@@ -55,27 +55,36 @@ impl Descriptions {
         })
     }
 
-    pub(super) fn of_field(&self, type_name: &str, field: &str) -> Option<String> {
-        let known = self.types.get(type_name).and_then(|t| t.fields.get(field)).filter(|d| !d.is_empty());
-        known.cloned().or_else(|| shared_field(type_name, field).map(str::to_string))
+    pub(super) fn of_field(&self, type_name: &str, field: &str) -> Option<&str> {
+        self.own(type_name, field).or_else(|| match field {
+            "apiVersion" | "kind" => Some(self.shared(field)),
+            "object" if type_name.ends_with(".WatchEvent") => Some("The object after the change, or before its deletion."),
+            "items" if type_name.ends_with("List") => Some("The objects of the list."),
+            "metadata" if type_name.ends_with("List") => Some(self.shared("list metadata")),
+            _ => None,
+        })
+    }
+
+    /// What `apiVersion`, `kind`, `metadata` and `list metadata` are, the same for every type. The source leaves them
+    /// out of most types because its types have them by construction.
+    pub(super) fn shared(&self, field: &str) -> &str {
+        let (type_name, own, fallback) = match field {
+            "apiVersion" => (DELETE_OPTIONS, field, "APIVersion defines the versioned schema of this object."),
+            "kind" => (DELETE_OPTIONS, field, "Kind says in CamelCase what this object is."),
+            "list metadata" => (STATUS, "metadata", "The metadata of the list."),
+            _ => (CONFIG_MAP, field, "The metadata of the object."),
+        };
+        self.own(type_name, own).unwrap_or(fallback)
+    }
+
+    fn own(&self, type_name: &str, field: &str) -> Option<&str> {
+        self.types.get(type_name)?.fields.get(field).map(String::as_str).filter(|d| !d.is_empty())
     }
 }
 
 /// The compressed descriptions, to tell builds apart that have others.
 pub(crate) fn bytes() -> &'static [u8] {
     COMPRESSED
-}
-
-/// Fields that the source of the descriptions leaves out because its types have them by construction.
-fn shared_field(type_name: &str, field: &str) -> Option<&'static str> {
-    match field {
-        "apiVersion" => Some("The group and version of the object."),
-        "kind" => Some("The kind of the object, in CamelCase."),
-        "object" if type_name.ends_with(".WatchEvent") => Some("The object after the change, or before its deletion."),
-        "items" if type_name.ends_with("List") => Some("The objects of the list."),
-        "metadata" if type_name.ends_with("List") => Some("The metadata of the list."),
-        _ => None,
-    }
 }
 
 fn unescape(text: &str) -> String {
@@ -94,6 +103,9 @@ fn unescape(text: &str) -> String {
     out
 }
 
+const DELETE_OPTIONS: &str = "io.k8s.apimachinery.pkg.apis.meta.v1.DeleteOptions";
+const STATUS: &str = "io.k8s.apimachinery.pkg.apis.meta.v1.Status";
+const CONFIG_MAP: &str = "io.k8s.api.core.v1.ConfigMap";
 /// Written by the build script; empty when the source of the descriptions was not there.
 const COMPRESSED: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/descriptions.z"));
 
@@ -105,11 +117,12 @@ mod tests {
     fn descriptions_are_found_by_type_and_field() {
         let parsed = Descriptions::parse("=a.Pod\tA pod\\nis\\\\was.\nspec\tWanted.\n=a.Empty\t\n");
         assert_eq!(parsed.of_type("a.Pod").as_deref(), Some("A pod\nis\\was."));
-        assert_eq!(parsed.of_field("a.Pod", "spec").as_deref(), Some("Wanted."));
+        assert_eq!(parsed.of_field("a.Pod", "spec"), Some("Wanted."));
         assert_eq!(parsed.of_field("a.Pod", "nope"), None);
+        assert!(parsed.shared("apiVersion").starts_with("APIVersion defines"));
         assert_eq!(parsed.of_type("a.Empty"), None);
         assert_eq!(parsed.of_type("a.PodList").as_deref(), Some("PodList is a list of Pod"));
-        assert_eq!(parsed.of_field("a.PodList", "items").as_deref(), Some("The objects of the list."));
+        assert_eq!(parsed.of_field("a.PodList", "items"), Some("The objects of the list."));
     }
 
     #[test]

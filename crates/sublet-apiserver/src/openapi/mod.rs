@@ -4,15 +4,17 @@ mod custom;
 mod descriptions;
 mod json;
 mod names;
+mod nodes;
 mod operations;
 mod parameters;
+mod protobuf;
 mod roots;
 mod types;
 mod v2;
 mod v3;
 
 pub(crate) use descriptions::bytes as descriptions_bytes;
-pub use v2::write_document as write_v2_document;
+pub use v2::{write_document as write_v2_document, write_protobuf_document as write_v2_protobuf_document};
 pub use v3::{document_names as v3_document_names, has_document as has_v3_document, write_document as write_v3_document};
 
 use crate::registry::{Resource, Snapshot};

@@ -1,11 +1,13 @@
 //! Version 2: one document for everything.
 
+use super::custom::Writer;
 use super::json::write_object;
 use super::operations::{Operation, PathItem, Type, paths};
 use super::parameters::Parameter;
+use super::protobuf::{self, Item, NamedEntries, put_bytes};
 use super::types::Types;
 use super::v3::{by_path, code_text, security, shared_parameters};
-use super::{Version, custom, reference, roots};
+use super::{Version, reference, roots};
 use crate::registry::Snapshot;
 use serde_json::{Map, Value, json};
 use std::collections::{BTreeMap, BTreeSet};
@@ -15,31 +17,59 @@ use std::io::{self, Write};
 pub fn write_document(snapshot: &Snapshot, out: &mut dyn Write) -> io::Result<()> {
     let items = items(snapshot);
     write_object(out, |document| {
-        document.entry("swagger", &"2.0".into())?;
-        document.entry("info", &json!({ "title": "Kubernetes", "version": "1.37" }))?;
+        let Value::Object(head) = head() else { return Ok(()) };
+        head.iter().try_for_each(|(key, value)| document.entry(key, value))?;
         document.object("paths", |all| items.iter().try_for_each(|(path, item)| all.entry(path, &path_item(item))))?;
-        document.object("definitions", |definitions| {
-            let types = Types::load();
-            for name in types.names() {
-                if let Some(schema) = types.schema(name, Version::V2, None) {
-                    definitions.entry(name, &schema)?;
-                }
-            }
-            let custom = snapshot.resources.values().filter(|r| r.custom.is_some());
-            custom.flat_map(|row| custom::types(row, Version::V2)).try_for_each(|(name, schema)| definitions.entry(&name, &schema))
-        })?;
-        document.object("parameters", |all| {
-            let parameters: BTreeMap<String, Value> = items
-                .values()
-                .flat_map(|item| &item.operations)
-                .flat_map(|operation| &operation.parameters)
-                .map(|p| (key(p), parameter(p)))
-                .collect();
-            parameters.iter().try_for_each(|(name, parameter)| all.entry(name, parameter))
-        })?;
-        document.object("securityDefinitions", |schemes| schemes.entry("BearerToken", &security()))?;
-        document.entry("security", &json!([{ "BearerToken": [] }]))
+        document.object("definitions", |all| definitions(snapshot, |name, schema| all.entry(name, &schema)))?;
+        let parameters = parameters(&items);
+        document.object("parameters", |all| parameters.iter().try_for_each(|(name, parameter)| all.entry(name, parameter)))
     })
+}
+
+/// The same document in protobuf.
+pub fn write_protobuf_document(snapshot: &Snapshot, out: &mut dyn Write) -> io::Result<()> {
+    let mut bytes = protobuf::encode(&protobuf::DOCUMENT, &head());
+    let items = items(snapshot);
+    let mut paths = NamedEntries::new(2, Item::Path);
+    items.iter().for_each(|(path, item)| paths.push(path, &path_item(item)));
+    put_bytes(&mut bytes, 8, &paths.into_bytes());
+    let mut schemas = NamedEntries::new(1, Item::Schema);
+    definitions(snapshot, |name, schema| {
+        schemas.push(name, &schema);
+        Ok(())
+    })?;
+    put_bytes(&mut bytes, 9, &schemas.into_bytes());
+    let mut shared = NamedEntries::new(1, Item::Parameter);
+    parameters(&items).iter().for_each(|(name, parameter)| shared.push(name, parameter));
+    put_bytes(&mut bytes, 10, &shared.into_bytes());
+    out.write_all(&bytes)
+}
+
+/// The small parts of the document.
+fn head() -> Value {
+    json!({
+        "swagger": "2.0",
+        "info": { "title": "Kubernetes", "version": "1.37" },
+        "securityDefinitions": { "BearerToken": security() },
+        "security": [{ "BearerToken": [] }],
+    })
+}
+
+fn definitions(snapshot: &Snapshot, mut each: impl FnMut(&str, Value) -> io::Result<()>) -> io::Result<()> {
+    let types = Types::load();
+    for name in types.names() {
+        if let Some(schema) = types.schema(name, Version::V2, None) {
+            each(name, schema)?;
+        }
+    }
+    let writer = Writer { version: Version::V2, descriptions: &types.descriptions };
+    let custom = snapshot.resources.values().filter(|r| r.custom.is_some());
+    custom.flat_map(|row| writer.types(row)).try_for_each(|(name, schema)| each(&name, schema))
+}
+
+fn parameters(items: &BTreeMap<String, PathItem>) -> BTreeMap<String, Value> {
+    let all = items.values().flat_map(|item| &item.operations).flat_map(|operation| &operation.parameters);
+    all.map(|p| (key(p), parameter(p))).collect()
 }
 
 fn items(snapshot: &Snapshot) -> BTreeMap<String, PathItem> {

@@ -1,10 +1,11 @@
 //! Version 3: an index and a document per group version.
 
+use super::custom::Writer;
 use super::json::write_object;
 use super::operations::{Operation, PathItem, Type, paths};
 use super::parameters::Parameter;
 use super::types::Types;
-use super::{Version, custom, reference, roots, rows};
+use super::{Version, reference, roots, rows};
 use crate::registry::{Resource, Snapshot};
 use serde_json::{Map, Value, json};
 use std::collections::{BTreeMap, BTreeSet};
@@ -80,8 +81,8 @@ fn group_version<'a>(group: &'a str, version: &'a str, snapshot: &'a Snapshot) -
 impl Parts<'_> {
     fn write(&self, out: &mut dyn Write) -> io::Result<()> {
         let types = Types::load();
-        let custom: BTreeMap<String, Value> =
-            self.rows.iter().filter(|r| r.custom.is_some()).flat_map(|r| custom::types(r, Version::V3)).collect();
+        let writer = Writer { version: Version::V3, descriptions: &types.descriptions };
+        let custom: BTreeMap<String, Value> = self.rows.iter().filter(|r| r.custom.is_some()).flat_map(|r| writer.types(r)).collect();
         let mut named: BTreeSet<String> = self.items.values().flat_map(|item| &item.operations).flat_map(named_types).collect();
         if !custom.is_empty() {
             named.extend(CUSTOM_PARTS.iter().map(|n| (*n).to_string()));

@@ -192,12 +192,16 @@ impl Server {
                 Step::Keep => return Ok((Written::Entry(entry), false)),
                 // A definition goes after its instances.
                 Step::Remove if is_held_by_instances(resource, &old) => {
-                    if let Some(done) = self.mark(resource, &entry, &old, crate::crd::begin_delete(&old, &self.now()), options.dry_run).await? {
+                    if let Some(done) =
+                        self.mark(resource, &entry, &old, crate::crd::begin_delete(&old, &self.now()), options.dry_run).await?
+                    {
                         return Ok((done, false));
                     }
                 }
                 Step::Mark(marked) if is_held_by_instances(resource, &old) => {
-                    if let Some(done) = self.mark(resource, &entry, &old, crate::crd::begin_delete(&marked, &self.now()), options.dry_run).await? {
+                    if let Some(done) =
+                        self.mark(resource, &entry, &old, crate::crd::begin_delete(&marked, &self.now()), options.dry_run).await?
+                    {
                         return Ok((done, false));
                     }
                 }
@@ -221,7 +225,14 @@ impl Server {
     }
 
     /// Writes an object that waits for its end; `None` when another writer was faster.
-    async fn mark(&self, resource: &Resource, entry: &Entry, old: &Value, mut marked: Value, dry_run: bool) -> Result<Option<Written>, ApiError> {
+    async fn mark(
+        &self,
+        resource: &Resource,
+        entry: &Entry,
+        old: &Value,
+        mut marked: Value,
+        dry_run: bool,
+    ) -> Result<Option<Written>, ApiError> {
         if dry_run {
             return Ok(Some(Written::Value(marked)));
         }

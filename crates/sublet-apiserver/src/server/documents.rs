@@ -13,7 +13,13 @@ const AGGREGATED: &str = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGrou
 
 impl Server {
     /// Serves a path of discovery or OpenAPI; `None` when it is neither.
-    pub(crate) fn document(&self, path: &str, query: &Query, headers: &HeaderMap, accepted: Accepted) -> Option<Result<HttpResponse, ApiError>> {
+    pub(crate) fn document(
+        &self,
+        path: &str,
+        query: &Query,
+        headers: &HeaderMap,
+        accepted: Accepted,
+    ) -> Option<Result<HttpResponse, ApiError>> {
         let snapshot = self.registry().snapshot();
         let root = match path {
             "/api" => Some(Root::Api),

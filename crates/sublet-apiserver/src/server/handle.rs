@@ -3,6 +3,7 @@
 use super::Server;
 use super::system::system_user;
 use crate::admission::{Attributes, Operation, UserInfo};
+use crate::auth::authn::impersonation::impersonate;
 use crate::auth::authz::AuthzAttributes;
 use crate::hooks::ConnectTarget;
 use crate::http::body::{self, BoxError};
@@ -12,7 +13,6 @@ use crate::http::{Query, RequestInfo};
 use crate::registry::Resource;
 use crate::rest::ResourceRequest;
 use crate::rest::delete::DeleteOptions;
-use crate::auth::authn::impersonation::impersonate;
 use bytes::Bytes;
 use http::request::Parts;
 use http::{HeaderMap, Method, Request, StatusCode};

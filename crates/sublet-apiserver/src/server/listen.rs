@@ -36,12 +36,7 @@ pub struct Listening {
 }
 
 /// Serves HTTPS on the listener until cancelled.
-pub fn listen(
-    server: Server,
-    listener: TcpListener,
-    tls: Arc<ServerConfig>,
-    cancel: CancellationToken,
-) -> std::io::Result<Listening> {
+pub fn listen(server: Server, listener: TcpListener, tls: Arc<ServerConfig>, cancel: CancellationToken) -> std::io::Result<Listening> {
     let address = listener.local_addr()?;
     let task = tokio::spawn(accept_loop(server, listener, tls, cancel));
     Ok(Listening { address, task })

@@ -22,7 +22,7 @@ pub struct SecurityConfig {
     pub url: String,
 }
 
-pub(super) struct Security {
+pub(crate) struct Security {
     pub authenticator: Arc<Authenticator>,
     pub authorization: Arc<Authorization>,
     pub tokens: Arc<ServiceAccountTokens>,

@@ -12,10 +12,18 @@ pub(super) fn cell(path: &str, value_type: &str, object: &Value, now: Timestamp)
         (_, Value::Null) if value_type != "string" => Value::Null,
         ("string", value) => text(value).into(),
         ("integer", Value::Number(n)) => n.as_i64().or_else(|| n.as_f64().map(|f| f as i64)).into(),
-        ("number", Value::Number(n)) => n.as_f64().and_then(Number::from_f64).map_or(Value::Null, Value::Number),
+        ("number", Value::Number(n)) => number(n),
         ("boolean", Value::Bool(b)) => (*b).into(),
         ("date", Value::String(s)) => age::since(Some(s), now).into(),
         _ => Value::Null,
+    }
+}
+
+/// Whole numbers are written without a fraction.
+fn number(of: &Number) -> Value {
+    match of.as_f64() {
+        Some(whole) if whole.fract() == 0.0 && whole.abs() < 9e15 => (whole as i64).into(),
+        _ => Value::Number(of.clone()),
     }
 }
 
@@ -24,7 +32,9 @@ fn text(value: &Value) -> String {
     match value {
         Value::String(s) => s.clone(),
         Value::Null => "<no value>".into(),
-        other => other.to_string(),
+        Value::Number(n) => number(n).to_string(),
+        // Go's JSON keeps these characters out of HTML.
+        other => other.to_string().replace('<', "\\u003c").replace('>', "\\u003e").replace('&', "\\u0026"),
     }
 }
 
@@ -315,7 +325,7 @@ mod tests {
         check(".spec.replicas", "integer", json!(3));
         check(".spec.ratio", "integer", json!(1));
         check(".spec.ratio", "number", json!(1.5));
-        check(".spec.replicas", "number", json!(3.0));
+        check(".spec.replicas", "number", json!(3));
         check(".spec.replicas", "string", json!("3"));
         check(".spec.replicas", "boolean", Value::Null);
         check(".spec.paused", "boolean", json!(false));

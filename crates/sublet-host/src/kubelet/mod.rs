@@ -16,3 +16,4 @@ pub(crate) use agent::add;
 pub use behaviour::ANNOTATION_PREFIX;
 pub use node::FAIL_ANNOTATION;
 pub(crate) use node::Nodes;
+pub(crate) use references::claim_name;

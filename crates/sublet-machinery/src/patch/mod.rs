@@ -15,7 +15,7 @@ fn rejected() -> ApiError {
 }
 
 /// A value as Go's `%v` prints it, for messages that show one.
-fn go_text(value: &Value) -> String {
+pub(crate) fn go_text(value: &Value) -> String {
     let mut text = String::new();
     write_go_text(value, &mut text);
     text
@@ -52,7 +52,7 @@ fn write_go_text(value: &Value, out: &mut String) {
 }
 
 /// The Go type of a decoded value, for messages that name one.
-fn go_type(value: &Value) -> &'static str {
+pub(crate) fn go_type(value: &Value) -> &'static str {
     match value {
         Value::Null => "%!s(<nil>)",
         Value::Bool(_) => "bool",

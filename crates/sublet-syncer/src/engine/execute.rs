@@ -3,6 +3,7 @@
 use super::plan::{Action, Observed, plan};
 use super::syncer::{EXPECTED_MAX, Expected, Inner};
 use super::{ItemKey, WriteError};
+use crate::resources::shown::shown_kind;
 use crate::resources::{KindId, Refusal, SyncedKind, Translation, to_host_kind};
 use crate::translate::{HostKey, to_tenant_text};
 use serde_json::{Value, json};
@@ -45,12 +46,14 @@ impl From<Refusal> for SyncError {
 impl Inner {
     /// One round with a key, with everything that follows from its outcome.
     pub(super) async fn work_on(&self, key: &ItemKey) {
-        let was_refused = self.queue.is_refused(key);
+        let refused_for = self.queue.refused_for(key);
+        let was_refused = refused_for.is_some();
         let outcome = match key.kind {
             KindId::PodToken => self.sync_tokens(key).await,
-            _ => match to_host_kind(key.kind) {
-                Some(kind) => self.sync(kind, key, was_refused).await,
-                None => Ok(Round::Done),
+            _ => match (to_host_kind(key.kind), shown_kind(key.kind)) {
+                (Some(kind), _) => self.sync(kind, key, refused_for).await,
+                (None, Some(kind)) => self.show(kind, key).await,
+                (None, None) => Ok(Round::Done),
             },
         };
         match outcome {
@@ -73,6 +76,7 @@ impl Inner {
             Err(SyncError::Write(WriteError::Changed(_))) => self.queue.retry(key.clone()),
             Err(SyncError::Tenant(error)) if error.is_not_found() || error.is_conflict() => self.queue.retry(key.clone()),
             Err(error) => {
+                self.stats.failure();
                 let tenant = &self.view.names.tenant().name;
                 tracing::warn!(%tenant, %key, %error, "sync failed, will retry");
                 self.queue.retry(key.clone());
@@ -80,7 +84,8 @@ impl Inner {
         }
     }
 
-    async fn sync(&self, kind: &SyncedKind, key: &ItemKey, refused: bool) -> Result<Round, SyncError> {
+    async fn sync(&self, kind: &SyncedKind, key: &ItemKey, refused_for: Option<Duration>) -> Result<Round, SyncError> {
+        let refused = refused_for.is_some();
         if !self.caught_up(key) {
             return Ok(Round::After(LAG_PAUSE));
         }
@@ -98,7 +103,12 @@ impl Inner {
         let mut failed = None;
         let mut round = Round::Done;
         for action in actions {
+            if let Some(wait) = refused_for.filter(|wait| !wait.is_zero() && action.writes_fields()) {
+                round = Round::After(wait);
+                continue;
+            }
             tracing::debug!(%key, action = action.name(), "sync");
+            self.stats.count(&action);
             match self.execute(kind, key, tenant, action).await {
                 Ok(Round::Done) => {}
                 Ok(after) => round = after,
@@ -115,7 +125,8 @@ impl Inner {
         host: Option<&Value>,
         refused: bool,
     ) -> Result<Vec<Action>, Refusal> {
-        plan(&Observed { kind, tenant, host, refused, translation: self.translation() })
+        let on = !self.rules.off_to_host.contains(kind.resource);
+        plan(&Observed { kind, on, tenant, host, refused, translation: self.translation() })
     }
 
     pub(super) fn translation(&self) -> Translation<'_> {
@@ -126,8 +137,8 @@ impl Inner {
         let host_key = self.view.names.host_key(&key.key, kind.name_bytes_max);
         match action {
             Action::CreateHost { desired } => return self.create(kind, key, &desired).await,
-            Action::ApplyHost { desired, uid } => {
-                let written = self.writer.apply(kind, &desired, &uid).await?;
+            Action::ApplyHost { desired, uid, adopt } => {
+                let written = self.writer.apply(kind, &desired, &uid, adopt).await?;
                 self.expect_host(key, &written);
             }
             Action::DeleteHost { uid, grace_seconds, confirmed } => {
@@ -184,11 +195,13 @@ impl Inner {
                 }
                 if live.annotation(marks::UID) == desired.annotation(marks::UID) && live.annotation(marks::NAME) == Some(&key.key.name) {
                     let view = (kind.update_view)(desired.clone());
-                    self.writer.apply(kind, &view, live.uid()).await?;
+                    self.writer.apply(kind, &view, live.uid(), true).await?;
                     return Ok(Round::Done);
                 }
-                let what = kind.kind;
-                Err(SyncError::Refused(format!("the host has a {what} of its own under the name {}; rename one of the two", host_key.name)))
+                Err(SyncError::Refused(format!(
+                    "the host has a {} of its own where the copy of this one belongs; use another name, or ask the host's operator to remove it",
+                    kind.kind
+                )))
             }
             Err(error) => Err(error.into()),
         }
@@ -196,6 +209,9 @@ impl Inner {
 
     /// Whether a live read agrees that the tenant object of a copy is gone.
     async fn tenant_is_gone(&self, kind: &SyncedKind, key: &ItemKey) -> Result<bool, SyncError> {
+        if kind.id == KindId::Service && self.pending.contains(&key.key) {
+            return Ok(false);
+        }
         let Some(copy) = self.view.copy_of(kind.id, &key.key) else { return Ok(true) };
         let live = self.tenant_client.get_opt(&kind.gvr(), &key.key.namespace, &key.key.name).await?;
         Ok(live.is_none_or(|live| copy.annotation(marks::UID) != Some(live.uid())))
@@ -212,13 +228,15 @@ impl Inner {
         // It is there, but somebody took its marks off, or our copy is behind.
         if let Some(tenant) = tenant {
             let desired = super::plan::finished(kind, tenant, &self.translation())?;
-            self.writer.apply(kind, &(kind.update_view)(desired), live.uid()).await?;
+            self.writer.apply(kind, &(kind.update_view)(desired), live.uid(), true).await?;
         }
         Ok(false)
     }
 
     /// The host's scheduler decided: the tenant hears it the way it would from its own.
     async fn bind(&self, key: &ItemKey, tenant: Option<&Value>, node: &str) -> Result<(), SyncError> {
+        // Controllers of the tenant take a pod on an unknown node for lost.
+        self.ensure_node(node).await?;
         let uid = tenant.map(ObjectExt::uid).unwrap_or_default();
         let binding = json!({
             "apiVersion": "v1", "kind": "Binding",
@@ -236,6 +254,7 @@ impl Inner {
     /// An Event and, where the kind has conditions, a condition on the tenant's object.
     async fn tell_refusal(&self, key: &ItemKey, why: &str) {
         let id = if key.kind == KindId::PodToken { KindId::Pod } else { key.kind };
+        self.stats.refusal();
         let Some(tenant) = self.view.tenant.get(id, &key.key) else { return };
         let host_namespace = self.view.names.host_namespace(&key.key.namespace);
         let own_name = to_host_kind(id).map(|k| self.view.names.host_key(&key.key, k.name_bytes_max).name).unwrap_or_default();
@@ -264,7 +283,7 @@ impl Inner {
         self.expect(key, revision(written), 0);
     }
 
-    fn expect_tenant(&self, key: &ItemKey, written: &Value) {
+    pub(super) fn expect_tenant(&self, key: &ItemKey, written: &Value) {
         self.expect(key, 0, revision(written));
     }
 

@@ -25,8 +25,15 @@ pub enum HostScope {
     Namespace(String),
 }
 
-/// What a tenant does with a change on the host.
-pub type Route = Arc<dyn Fn(HostKind, &Change) + Send + Sync>;
+/// A tenant that wants to hear of the host. Calls come from the watches and must be quick.
+pub trait Listener: Send + Sync + 'static {
+    fn changed(&self, kind: HostKind, change: &Change);
+
+    /// An Event about a copy of the tenant.
+    fn event(&self, event: &Value, kind: HostKind, copy: &Value);
+}
+
+pub type Route = Arc<dyn Listener>;
 
 /// What is watched on the host.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -105,6 +112,16 @@ impl HostKind {
         }
     }
 
+    /// The copies of a kind about which the host may write Events.
+    fn by_name(kind: &str) -> Option<Self> {
+        match kind {
+            "Pod" => Some(Self::Pods),
+            "Service" => Some(Self::Services),
+            "PersistentVolumeClaim" => Some(Self::PersistentVolumeClaims),
+            _ => None,
+        }
+    }
+
     pub fn is_copies(self) -> bool {
         WATCHED.iter().any(|w| w.kind == self && w.reach == Reach::Ours)
     }
@@ -171,6 +188,7 @@ impl HostCache {
         for informer in self.informers.values() {
             tasks.spawn(informer.clone().run(self.client.clone(), cancel.clone()));
         }
+        tasks.spawn(super::events::follow(self.clone(), cancel.clone()));
         while tasks.join_next().await.is_some() {}
     }
 
@@ -198,6 +216,22 @@ impl HostCache {
         self.informers[&kind].by_index(BY_TENANT, uid)
     }
 
+    /// Tells the tenant of an Event about one of its copies.
+    pub(super) fn route_event(&self, event: &Value) {
+        let about = &event["involvedObject"];
+        let Some(kind) = HostKind::by_name(about["kind"].as_str().unwrap_or_default()) else { return };
+        let text = |field: &str| about[field].as_str().unwrap_or_default();
+        let Some(copy) = self.informers[&kind].get(text("namespace"), text("name")) else { return };
+        if !text("uid").is_empty() && text("uid") != copy.uid() {
+            return;
+        }
+        let uid = copy.label(marks::VIRTUAL_CLUSTER_UID).unwrap_or_default();
+        let route = self.routes.read().expect("no holder panics").get(uid).cloned();
+        if let Some(route) = route {
+            route.event(event, kind, &copy);
+        }
+    }
+
     /// From now on changes about this tenant, and about the host as a whole, reach `route`.
     pub fn add_route(&self, uid: &str, route: Route) {
         self.routes.write().expect("no holder panics").insert(uid.to_string(), route);
@@ -211,7 +245,7 @@ impl HostCache {
         if !kind.is_copies() {
             let all: Vec<Route> = self.routes.read().expect("no holder panics").values().cloned().collect();
             for route in all {
-                route(kind, change);
+                route.changed(kind, change);
             }
             return;
         }
@@ -223,7 +257,7 @@ impl HostCache {
                 told = Some(uid);
                 let route = self.routes.read().expect("no holder panics").get(uid).cloned();
                 if let Some(route) = route {
-                    route(kind, change);
+                    route.changed(kind, change);
                 }
             }
         }

@@ -1,12 +1,19 @@
 //! One engine for all kinds: local copies of both sides, one question per key, one writer.
 
+pub mod allocator;
 pub mod diff;
+mod events;
 mod execute;
 pub mod host;
 pub mod ownership;
+mod patrol;
 pub mod plan;
 pub mod queue;
+mod routing;
+pub mod show;
+pub mod stats;
 pub mod syncer;
+pub mod teardown;
 pub mod tenant;
 mod tokens;
 mod writer;

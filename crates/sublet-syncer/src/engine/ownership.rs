@@ -100,6 +100,14 @@ pub fn slim_managed_fields(object: &mut Value) {
     }
 }
 
+/// Whether [`adopt_created_fields`] has work to do on the object behind a local copy.
+pub fn needs_adoption(host: &Value, metadata_only: bool) -> bool {
+    entries(host).any(|entry| {
+        let created = entry["operation"] == "Update" && entry["subresource"].as_str().unwrap_or_default().is_empty();
+        created && (!metadata_only || fields_of(entry).is_some_and(|f| !split_metadata(f).1.as_object().is_none_or(Map::is_empty)))
+    })
+}
+
 /// The managed fields of a live object after its creation entry became one of server-side apply: all
 /// of it, or only labels and annotations where `metadata_only` (pods, whose other fields never change
 /// by apply). `None` when there is nothing to do.

@@ -10,6 +10,8 @@ use sublet_machinery::ObjectExt;
 /// What is known about one key, from the local copies.
 pub struct Observed<'a> {
     pub kind: &'a SyncedKind,
+    /// Whether the tenant's kind is synced at all.
+    pub on: bool,
     pub tenant: Option<&'a Value>,
     pub host: Option<&'a Value>,
     /// The host's last answer about this key was no.
@@ -24,10 +26,12 @@ pub enum Action {
     CreateHost {
         desired: Value,
     },
-    /// Server-side apply on the object with this UID.
+    /// Server-side apply on the object with this UID. `adopt`: the fields of its creation are not yet
+    /// ours to remove.
     ApplyHost {
         desired: Value,
         uid: String,
+        adopt: bool,
     },
     /// After the tenant object was seen to be gone, by a live read, unless `confirmed`.
     DeleteHost {
@@ -89,7 +93,7 @@ impl Action {
 /// The one question: is the object wanted on the host, and is it there?
 pub fn plan(observed: &Observed<'_>) -> Result<Vec<Action>, Refusal> {
     let kind = observed.kind;
-    let wanted = observed.tenant.filter(|tenant| (kind.select)(tenant, observed.translation.view));
+    let wanted = observed.tenant.filter(|tenant| observed.on && (kind.select)(tenant, observed.translation.view));
     match (wanted, observed.host) {
         (None, None) => Ok(Vec::new()),
         // An object that is there but not wanted needs no live read: a copy of it can be made again.
@@ -177,7 +181,8 @@ fn down(observed: &Observed<'_>, tenant: &Value, host: &Value) -> Result<Vec<Act
     let unchanged = host.annotation(marks::APPLIED) == Some(&applied);
     let ours = manifest::without_allocated(kind.fields, desired.clone());
     if !unchanged || !ownership::owns_all(host, &ours) || !manifest::has_allocated(kind.fields, &desired, host) {
-        actions.push(Action::ApplyHost { desired, uid });
+        let adopt = ownership::needs_adoption(host, kind.id == KindId::Pod);
+        actions.push(Action::ApplyHost { desired, uid, adopt });
     }
     Ok(actions)
 }

@@ -36,7 +36,8 @@ struct State {
     delayed: BTreeSet<(Instant, ItemKey)>,
     delayed_at: HashMap<ItemKey, Instant>,
     failures: HashMap<ItemKey, u32>,
-    refused: HashSet<ItemKey>,
+    /// Keys that the host refused, and when it may be asked again.
+    refused: HashMap<ItemKey, Instant>,
     closed: bool,
 }
 
@@ -63,8 +64,9 @@ impl TenantQueue {
     pub fn refused(&self, key: ItemKey) {
         let delay = {
             let mut state = self.lock();
-            state.refused.insert(key.clone());
-            state.back_off(&key, REFUSED_FIRST, REFUSED_MAX)
+            let delay = state.back_off(&key, REFUSED_FIRST, REFUSED_MAX);
+            state.refused.insert(key.clone(), Instant::now() + delay);
+            delay
         };
         self.add_after(key, delay);
     }
@@ -72,7 +74,10 @@ impl TenantQueue {
     /// What the host refused may pass now: its back-off ends.
     pub fn hurry_refused(&self) {
         let mut state = self.lock();
-        for key in state.refused.clone() {
+        let now = Instant::now();
+        let keys: Vec<ItemKey> = state.refused.keys().cloned().collect();
+        for key in keys {
+            state.refused.insert(key.clone(), now);
             state.add(key);
         }
         drop(state);
@@ -86,8 +91,10 @@ impl TenantQueue {
         state.refused.remove(key);
     }
 
-    pub fn is_refused(&self, key: &ItemKey) -> bool {
-        self.lock().refused.contains(key)
+    /// How long the host is not to be asked again about a key that it refused. Changes of the object
+    /// bring the key back sooner, for everything but that.
+    pub fn refused_for(&self, key: &ItemKey) -> Option<Duration> {
+        self.lock().refused.get(key).map(|at| at.saturating_duration_since(Instant::now()))
     }
 
     /// The next key, in work until [`Self::done`]. `None` when the queue is closed.

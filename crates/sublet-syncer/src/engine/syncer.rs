@@ -1,21 +1,21 @@
 //! One tenant's syncer: local copies feed a queue, workers take one key at a time through the plan.
 
-use super::host::{HostHandle, HostKind};
+use super::allocator::Pending;
+use super::events::{EVENTS_WAITING_MAX, Told};
+use super::host::HostHandle;
+use super::patrol::PATROL_PAUSE;
 use super::queue::TenantQueue;
+use super::stats::{Stats, StatsSnapshot};
 use super::tenant::{TenantCache, View};
 use super::{HostWriter, ItemKey};
-use crate::index;
-use crate::resources::pod::token;
-use crate::resources::{KindId, PodConfig, TO_HOST};
-use crate::translate::{Names, TenantIdentity, TenantKey};
-use serde_json::Value;
-use std::collections::HashMap;
+use crate::resources::PodConfig;
+use crate::translate::{Names, TenantIdentity};
+use std::collections::{BTreeSet, HashMap};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 use sublet_api::marks;
-use sublet_machinery::ObjectExt;
-use sublet_runtime::{Change, Client, Clock, EventRecorder, Informer};
-use tokio::sync::{Semaphore, watch};
+use sublet_runtime::{Client, Clock, EventRecorder};
+use tokio::sync::{Semaphore, mpsc, watch};
 use tokio::task::JoinSet;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
@@ -38,6 +38,14 @@ pub struct SyncerConfig {
     pub pods: PodConfig,
     /// Share of the host's attention beside other tenants.
     pub weight: u32,
+    pub rules: SyncRules,
+}
+
+/// Which kinds are synced, by plural resource name. All, unless said otherwise.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct SyncRules {
+    pub off_to_host: BTreeSet<String>,
+    pub off_to_tenant: BTreeSet<String>,
 }
 
 /// How far a syncer is.
@@ -63,9 +71,18 @@ pub(super) struct Inner {
     pub events: EventRecorder,
     pub clock: Clock,
     pub pods: PodConfig,
+    pub rules: SyncRules,
+    pub stats: Stats,
     weight: u32,
     /// Writes of ours that the local copies have not shown yet; one entry per key at most.
     pub expected: Mutex<HashMap<ItemKey, Expected>>,
+    /// Shown objects that are no longer wanted, and since when.
+    pub lingering: Mutex<HashMap<ItemKey, Instant>>,
+    /// Host services whose tenant service is about to be committed.
+    pub pending: Pending,
+    pub told: mpsc::Sender<Told>,
+    /// Taken by the one run.
+    waiting: Mutex<Option<mpsc::Receiver<Told>>>,
     status: watch::Sender<SyncerStatus>,
 }
 
@@ -81,6 +98,7 @@ impl Syncer {
     pub fn new(config: SyncerConfig) -> Self {
         let names = Names::new(config.tenant, &*config.host_namespace);
         let host = config.host.0;
+        let (told, waiting) = mpsc::channel(EVENTS_WAITING_MAX);
         let inner = Inner {
             writer: HostWriter::new(host.client(), names.clone()),
             view: View { tenant: TenantCache::default(), host, names },
@@ -89,8 +107,14 @@ impl Syncer {
             tenant_client: config.tenant_client.with_field_manager(marks::MANAGER),
             clock: config.clock,
             pods: config.pods,
+            rules: config.rules,
+            stats: Stats::default(),
             weight: config.weight.max(1),
             expected: Mutex::default(),
+            lingering: Mutex::default(),
+            pending: Pending::default(),
+            told,
+            waiting: Mutex::new(Some(waiting)),
             status: watch::Sender::new(SyncerStatus::Starting),
         };
         let syncer = Self { inner: Arc::new(inner) };
@@ -100,6 +124,15 @@ impl Syncer {
 
     pub fn status(&self) -> watch::Receiver<SyncerStatus> {
         self.inner.status.subscribe()
+    }
+
+    pub fn stats(&self) -> StatsSnapshot {
+        self.inner.stats.snapshot()
+    }
+
+    /// Compares both sides in full now; the number of keys that were out of step.
+    pub async fn patrol(&self) -> usize {
+        self.inner.patrol().await
     }
 
     /// Keys that wait to be worked on now, or are: zero when both sides agree as far as they are seen.
@@ -112,6 +145,16 @@ impl Syncer {
         let mut tasks = JoinSet::new();
         for informer in self.inner.view.tenant.all() {
             tasks.spawn(informer.clone().run(self.inner.tenant_client.clone(), cancel.clone()));
+        }
+        let waiting = self.inner.waiting.lock().expect("no holder panics").take();
+        if let Some(waiting) = waiting {
+            let (inner, cancel) = (self.inner.clone(), cancel.clone());
+            tasks.spawn(async move {
+                tokio::select! {
+                    () = inner.tell_events(waiting) => {}
+                    () = cancel.cancelled() => {}
+                }
+            });
         }
         tokio::select! {
             () = self.start() => self.work(&cancel).await,
@@ -137,6 +180,7 @@ impl Syncer {
     async fn work(&self, cancel: &CancellationToken) {
         let slots = Arc::new(Semaphore::new((self.inner.weight * IN_FLIGHT_PER_WEIGHT) as usize));
         let mut workers = JoinSet::new();
+        let mut patrol = tokio::time::interval_at(Instant::now() + PATROL_PAUSE, PATROL_PAUSE);
         loop {
             let next = async {
                 let slot = slots.clone().acquire_owned().await.expect("the semaphore is never closed");
@@ -144,6 +188,10 @@ impl Syncer {
             };
             let (key, slot) = tokio::select! {
                 next = next => next,
+                _ = patrol.tick() => {
+                    self.inner.patrol().await;
+                    continue;
+                }
                 () = cancel.cancelled() => break,
             };
             let Some(key) = key else { break };
@@ -159,103 +207,6 @@ impl Syncer {
             while workers.try_join_next().is_some() {}
         }
         workers.shutdown().await;
-    }
-
-    fn watch_tenant(&self) {
-        for kind in TO_HOST {
-            let (weak, id) = (Arc::downgrade(&self.inner), kind.id);
-            self.inner.view.tenant.informer(id).on_change(move |change| {
-                if let Some(inner) = weak.upgrade() {
-                    inner.tenant_changed(id, change);
-                }
-            });
-        }
-    }
-
-    fn watch_host(&self) {
-        let weak = Arc::downgrade(&self.inner);
-        let route = move |kind: HostKind, change: &Change| {
-            if let Some(inner) = weak.upgrade() {
-                inner.host_changed(kind, change);
-            }
-        };
-        self.inner.view.host.add_route(&self.inner.view.names.tenant().uid, Arc::new(route));
-    }
-
-    /// Copies that were there before the route was.
-    fn queue_copies(&self) {
-        let uid = &self.inner.view.names.tenant().uid;
-        for kind in TO_HOST.iter().map(|k| HostKind::of(k.id)) {
-            for copy in self.inner.view.host.of_tenant(kind, uid) {
-                self.inner.queue_copy(kind, &copy);
-            }
-        }
-    }
-}
-
-impl Inner {
-    fn tenant_changed(&self, id: KindId, change: &Change) {
-        self.queue.add(ItemKey::new(id, TenantKey::of(change.object())));
-        if id == KindId::Pod {
-            self.pod_changed(change);
-        }
-    }
-
-    /// What a pod uses is wanted on the host from its first user to its last.
-    fn pod_changed(&self, change: &Change) {
-        let references = |pod: &Option<Arc<Value>>| pod.as_deref().map(index::references).unwrap_or_default();
-        let (old, new) = (references(&change.old), references(&change.new));
-        let namespace = change.object().namespace();
-        for reference in old.symmetric_difference(&new) {
-            let id = if reference.resource == index::SECRETS { KindId::Secret } else { KindId::ConfigMap };
-            self.queue.add(ItemKey::new(id, TenantKey::new(namespace, &*reference.name)));
-        }
-        if (change.old.is_none() || change.new.is_none()) && !token::wanted(change.object()).is_empty() {
-            self.queue.add(ItemKey::new(KindId::PodToken, TenantKey::of(change.object())));
-        }
-    }
-
-    fn host_changed(&self, kind: HostKind, change: &Change) {
-        match kind {
-            HostKind::ResourceQuotas if change.object().namespace() == self.view.names.host_namespace("") => {
-                self.queue.hurry_refused();
-            }
-            _ if kind.is_copies() => {
-                for object in [&change.new, &change.old].into_iter().flatten() {
-                    self.queue_copy(kind, object);
-                }
-                // A pod that leaves makes room under quotas.
-                if kind == HostKind::Pods && change.is_delete() {
-                    self.queue.hurry_refused();
-                }
-            }
-            _ => {}
-        }
-    }
-
-    fn queue_copy(&self, kind: HostKind, copy: &Value) {
-        for id in rows_of(kind) {
-            if let Some(key) = self.view.key_of(*id, copy) {
-                self.queue.add(ItemKey::new(*id, key));
-            }
-        }
-    }
-
-    /// The informers of a key: the tenant's and the host's.
-    pub(super) fn informers(&self, id: KindId) -> (&Arc<Informer>, &Arc<Informer>) {
-        (self.view.tenant.informer(id), self.view.host.informer(HostKind::of(id)))
-    }
-}
-
-fn rows_of(kind: HostKind) -> &'static [KindId] {
-    match kind {
-        HostKind::Pods => &[KindId::Pod],
-        HostKind::Services => &[KindId::Service],
-        HostKind::EndpointSlices => &[KindId::EndpointSlice],
-        HostKind::ConfigMaps => &[KindId::ConfigMap],
-        HostKind::Secrets => &[KindId::Secret, KindId::PodToken],
-        HostKind::PersistentVolumeClaims => &[KindId::PersistentVolumeClaim],
-        _ => &[],
     }
 }
 

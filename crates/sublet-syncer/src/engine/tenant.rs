@@ -4,27 +4,18 @@ use super::host::{HostCache, HostKind, drop_managed_fields};
 use super::plan;
 use crate::index;
 use crate::resources::pod::token;
+use crate::resources::shown::SHOWN;
 use crate::resources::{KindId, TO_HOST, TenantView, to_host_kind};
 use crate::translate::{NAME_BYTES_MAX_SUBDOMAIN, Names, TenantKey};
 use serde_json::Value;
 use std::collections::HashMap;
 use std::sync::Arc;
-use sublet_machinery::{Gvr, ObjectExt};
+use sublet_machinery::ObjectExt;
 use sublet_runtime::resources as gvr;
 use sublet_runtime::{Informer, Scope};
 
 const BY_USE: &str = "uses";
 const BY_NODE: &str = "node";
-
-/// Kinds that are shown to the tenant, and what it needs to know its namespaces.
-const TO_TENANT: [(KindId, Gvr); 6] = [
-    (KindId::Node, gvr::NODES),
-    (KindId::PersistentVolume, gvr::PERSISTENT_VOLUMES),
-    (KindId::StorageClass, gvr::STORAGE_CLASSES),
-    (KindId::PriorityClass, gvr::PRIORITY_CLASSES),
-    (KindId::RuntimeClass, gvr::RUNTIME_CLASSES),
-    (KindId::IngressClass, gvr::INGRESS_CLASSES),
-];
 
 /// Local copies of one tenant's objects.
 pub struct TenantCache {
@@ -45,8 +36,8 @@ impl Default for TenantCache {
             });
             informers.insert(kind.id, informer);
         }
-        for (id, gvr) in TO_TENANT {
-            informers.insert(id, Informer::with_transform(gvr, Scope::default(), drop_managed_fields));
+        for kind in &SHOWN {
+            informers.insert(kind.id, Informer::with_transform(kind.gvr.clone(), Scope::default(), drop_managed_fields));
         }
         let pods = &informers[&KindId::Pod];
         pods.add_index(BY_USE, |pod| {
@@ -126,6 +117,14 @@ impl TenantView for View {
 
     fn host_priority_classes(&self) -> Vec<Arc<Value>> {
         self.host.informer(HostKind::PriorityClasses).list(None)
+    }
+
+    fn pods_on(&self, node: &str) -> Vec<Arc<Value>> {
+        self.tenant.pods_on(node)
+    }
+
+    fn claim(&self, key: &TenantKey) -> Option<Arc<Value>> {
+        self.tenant.get(KindId::PersistentVolumeClaim, key)
     }
 
     fn is_used(&self, resource: &str, key: &TenantKey) -> bool {

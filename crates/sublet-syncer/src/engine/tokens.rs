@@ -44,7 +44,7 @@ impl Inner {
                     None if pod.is_deleting() => Ok(Round::Done),
                     None => {
                         let (fresh, _) = self.issue(&pod, &wanted).await?;
-                        self.writer.apply(&POD_TOKEN, &fresh, secret.uid()).await?;
+                        self.writer.apply(&POD_TOKEN, &fresh, secret.uid(), true).await?;
                         Ok(Round::Done)
                     }
                 }
@@ -73,6 +73,7 @@ impl Inner {
         for (index, one) in wanted.iter().enumerate() {
             let request = token::request(pod, one);
             let reply = self.tenant_client.create_subresource(&SERVICE_ACCOUNTS, pod.namespace(), account, "token", &request).await?;
+            self.stats.token_issued();
             let text = reply.str_at("/status/token").unwrap_or_default();
             data[token::data_key(index)] = json!(base64::engine::general_purpose::STANDARD.encode(text));
             let expires = reply.str_at("/status/expirationTimestamp").and_then(|at| at.parse::<Timestamp>().ok()).unwrap_or(now);

@@ -64,19 +64,36 @@ impl HostWriter {
         Ok(self.client.create(gvr, desired).await?)
     }
 
-    /// Applies our fields to the object with this UID.
-    pub async fn apply(&self, kind: &SyncedKind, desired: &Value, uid: &str) -> Result<Value, WriteError> {
+    /// Applies our fields to the object with this UID. `adopt` unless its creation is known to be adopted.
+    pub async fn apply(&self, kind: &SyncedKind, desired: &Value, uid: &str, adopt: bool) -> Result<Value, WriteError> {
         self.check(desired)?;
-        self.adopt_fields(kind, &HostKey::of(desired), uid).await?;
+        if adopt {
+            self.adopt_fields(kind, &HostKey::of(desired), uid).await?;
+        }
         let mut desired = desired.clone();
         desired.metadata_mut().insert("uid".into(), json!(uid));
         Ok(self.client.apply(&kind.gvr(), &desired).await?)
     }
 
+    /// As [`Self::create`], without a commit.
+    pub async fn create_dry_run(&self, gvr: &Gvr, desired: &Value) -> Result<Value, WriteError> {
+        self.check(desired)?;
+        Ok(self.client.create_dry_run(gvr, desired).await?)
+    }
+
+    /// As [`Self::apply`], without a commit.
+    pub async fn apply_dry_run(&self, kind: &SyncedKind, desired: &Value, uid: &str) -> Result<Value, WriteError> {
+        self.check(desired)?;
+        let mut desired = desired.clone();
+        desired.metadata_mut().insert("uid".into(), json!(uid));
+        let options = PatchOptions { force: true, dry_run: true, ..PatchOptions::default() };
+        let key = HostKey::of(&desired);
+        Ok(self.client.patch(&kind.gvr(), &key.namespace, &key.name, "", &Patch::Apply(desired), &options).await?)
+    }
+
     /// Makes the fields of the creating POST those of an apply, once in the life of an object.
     async fn adopt_fields(&self, kind: &SyncedKind, key: &HostKey, uid: &str) -> Result<(), WriteError> {
         let live = self.client.get(&kind.gvr(), &key.namespace, &key.name).await?;
-        self.check(&live)?;
         if live.uid() != uid {
             return Err(WriteError::Guard("the object is another one by now"));
         }

@@ -7,6 +7,7 @@ pub mod persistentvolumeclaim;
 pub mod pod;
 pub mod secret;
 pub mod service;
+pub mod shown;
 
 use crate::translate::{Names, TenantKey};
 use manifest::Field;
@@ -87,6 +88,10 @@ pub trait TenantView: Send + Sync {
     fn priority_class(&self, name: &str) -> Option<Arc<Value>>;
     /// The PriorityClasses that the host lets tenants use.
     fn host_priority_classes(&self) -> Vec<Arc<Value>>;
+    /// Pods of the tenant on a node.
+    fn pods_on(&self, node: &str) -> Vec<Arc<Value>>;
+    /// A PersistentVolumeClaim of the tenant.
+    fn claim(&self, key: &TenantKey) -> Option<Arc<Value>>;
     /// Whether a pod of the tenant names the object; `resource` is `configmaps` or `secrets`.
     fn is_used(&self, resource: &str, key: &TenantKey) -> bool;
     /// The tenant object behind a host name of the kind, if it is one of this tenant.

@@ -27,7 +27,7 @@ const FIELDS: [Field; 11] = [
 ];
 
 /// Annotations by which binder and provisioners talk: the tenant's have no meaning on the host.
-const BINDER_ANNOTATIONS: [&str; 2] = ["pv.kubernetes.io/", "volume.kubernetes.io/"];
+const BINDER_ANNOTATIONS: [&str; 3] = ["pv.kubernetes.io/", "volume.kubernetes.io/", "volume.beta.kubernetes.io/"];
 
 fn to_host(host: &mut Value, tenant: &Value, translation: &Translation<'_>) -> Result<(), Refusal> {
     if let Some(annotations) = host["metadata"]["annotations"].as_object_mut() {

@@ -48,7 +48,7 @@ const FIELDS: [Field; 29] = [
 ];
 
 /// Fields that the host fills in when the tenant did not.
-const ALLOCATED: [&str; 5] = ["clusterIP", "clusterIPs", "ipFamilies", "ipFamilyPolicy", "healthCheckNodePort"];
+pub(crate) const ALLOCATED: [&str; 5] = ["clusterIP", "clusterIPs", "ipFamilies", "ipFamilyPolicy", "healthCheckNodePort"];
 
 /// The service in front of the tenant's API server stands on the host under the operator's care.
 pub fn is_api_service(key: &TenantKey) -> bool {
@@ -120,7 +120,7 @@ fn up(tenant: &Value, host: &Value, translation: &Translation<'_>) -> Upward {
 }
 
 /// The tenant's ports with the node ports that the host chose; `None` when none is missing.
-fn ports_with_node_ports(tenant: &Value, host: &Value) -> Option<Value> {
+pub(crate) fn ports_with_node_ports(tenant: &Value, host: &Value) -> Option<Value> {
     let mut ports = tenant.array_at("/spec/ports").to_vec();
     let mut changed = false;
     for port in &mut ports {

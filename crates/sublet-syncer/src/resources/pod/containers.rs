@@ -30,14 +30,13 @@ fn translate_one(container: &mut Value, namespace: &str, variables: &[(String, S
         .map(|(name, value)| json!({"name": name, "value": value}))
         .collect();
     for mut variable in own.iter().cloned() {
-        translate_source(&mut variable["valueFrom"], namespace, translation);
-        if variable["valueFrom"].is_null() {
-            variable.remove_at("/valueFrom");
+        if let Some(source) = variable.get_mut("valueFrom") {
+            translate_source(source, namespace, translation);
         }
         env.push(variable);
     }
     container["env"] = Value::Array(env);
-    if let Some(sources) = container["envFrom"].as_array_mut() {
+    if let Some(sources) = container.get_mut("envFrom").and_then(Value::as_array_mut) {
         for source in sources {
             refer(source, "/configMapRef/name", namespace, &configmap::CONFIG_MAP, translation);
             refer(source, "/secretRef/name", namespace, &secret::SECRET, translation);

@@ -109,7 +109,7 @@ const CONTAINERS: [Field; 37] = [
     translated("/spec/containers/*/envFrom/*/secretRef"),
 ];
 
-const VOLUMES: [Field; 39] = [
+const VOLUMES: [Field; 40] = [
     copied("/spec/volumes/*/name"),
     copied("/spec/volumes/*/awsElasticBlockStore"),
     copied("/spec/volumes/*/azureDisk"),
@@ -142,6 +142,7 @@ const VOLUMES: [Field; 39] = [
     copied("/spec/volumes/*/vsphereVolume"),
     parts("/spec/volumes/*/projected"),
     copied("/spec/volumes/*/projected/defaultMode"),
+    copied("/spec/volumes/*/projected/defaultUser"),
     parts("/spec/volumes/*/projected/sources"),
     translated("/spec/volumes/*/projected/sources/*/configMap"),
     translated("/spec/volumes/*/projected/sources/*/downwardAPI"),

@@ -32,34 +32,27 @@ fn translate_one(
         refer(volume, pointer, namespace, &secret::SECRET, translation);
     }
     refer(volume, "/persistentVolumeClaim/claimName", namespace, &persistentvolumeclaim::PERSISTENT_VOLUME_CLAIM, translation);
-    if volume["ephemeral"].is_object() {
+    if volume.get("ephemeral").is_some_and(Value::is_object) {
         // The tenant's ephemeral volume controller makes the claim; the host only mounts it.
         let claim = format!("{}-{}", tenant.name(), volume["name"].as_str().unwrap_or_default());
         let claim = translation.refer(&persistentvolumeclaim::PERSISTENT_VOLUME_CLAIM, namespace, &claim);
         *volume = json!({"name": volume["name"], "persistentVolumeClaim": {"claimName": claim}});
     }
-    if volume["glusterfs"].is_object() {
+    if volume.get("glusterfs").is_some_and(Value::is_object) {
         return Err(Refusal::new(format!("spec.volumes[{index}].glusterfs"), "names Endpoints, which do not exist on the host"));
     }
-    rewrite_items(&mut volume["downwardAPI"]);
-    if volume["downwardAPI"].is_null() {
-        volume.remove_at("/downwardAPI");
-    }
+    rewrite_items(volume.get_mut("downwardAPI"));
     let Some(sources) = volume.pointer_mut("/projected/sources").and_then(Value::as_array_mut) else { return Ok(()) };
     for (n, source) in sources.iter_mut().enumerate() {
         let path = |field: &str| format!("spec.volumes[{index}].projected.sources[{n}].{field}");
         for field in ["clusterTrustBundle", "podCertificate"] {
-            if source[field].is_object() {
+            if source.get(field).is_some_and(Value::is_object) {
                 return Err(Refusal::new(path(field), "is not available to virtual clusters"));
             }
-            source.remove_at(&format!("/{field}"));
         }
         refer(source, "/configMap/name", namespace, &configmap::CONFIG_MAP, translation);
         refer(source, "/secret/name", namespace, &secret::SECRET, translation);
-        rewrite_items(&mut source["downwardAPI"]);
-        if source["downwardAPI"].is_null() {
-            source.remove_at("/downwardAPI");
-        }
+        rewrite_items(source.get_mut("downwardAPI"));
         if let Some(path) = source.str_at("/serviceAccountToken/path").map(str::to_string) {
             let item = json!({"key": token::data_key(*tokens), "path": path});
             *source = json!({"secret": {"name": token::secret_name(translation.names, namespace, tenant.name()), "items": [item]}});
@@ -69,8 +62,8 @@ fn translate_one(
     Ok(())
 }
 
-fn rewrite_items(downward_api: &mut Value) {
-    let Some(items) = downward_api.get_mut("items").and_then(Value::as_array_mut) else { return };
+fn rewrite_items(downward_api: Option<&mut Value>) {
+    let Some(items) = downward_api.and_then(|d| d.get_mut("items")).and_then(Value::as_array_mut) else { return };
     for item in items {
         if let Some(path) = item.pointer_mut("/fieldRef/fieldPath")
             && let Some(text) = path.as_str()
