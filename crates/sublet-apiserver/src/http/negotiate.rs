@@ -4,6 +4,8 @@ use http::HeaderMap;
 use http::header::{ACCEPT, ACCEPT_ENCODING, CONTENT_TYPE};
 use sublet_machinery::ApiError;
 
+pub const PROTOBUF: &str = "application/vnd.kubernetes.protobuf";
+
 /// How the bytes are written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub enum Encoding {

@@ -1,10 +1,10 @@
 //! From wire bytes to the JSON that Go's encoder shows for the same message.
 
+use super::ProtobufError;
 use super::envelope;
 use super::special;
 use super::table::{Field, Holds, MessageId, Table, Type};
 use super::wire::{BYTES, FIXED64, Reader, VARINT};
-use super::ProtobufError;
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use serde_json::{Map, Number, Value};
@@ -128,11 +128,11 @@ impl<'t> Decoder<'t> {
                 Ok(Value::Number(number))
             }
             Type::Double => Err(wrong_type(field, wire_type)),
-            of => self.from_bytes(of, length_delimited(field, wire_type, reader)?),
+            of => self.delimited(of, length_delimited(field, wire_type, reader)?),
         }
     }
 
-    fn from_bytes(&mut self, of: Type, bytes: &[u8]) -> Result<Value, ProtobufError> {
+    fn delimited(&mut self, of: Type, bytes: &[u8]) -> Result<Value, ProtobufError> {
         match of {
             Type::Message(id) => self.message(id, bytes).map(Value::Object),
             Type::Strings => {
@@ -246,7 +246,7 @@ impl<'t> Decoder<'t> {
             Type::String => Value::String(String::new()),
             Type::Bool => Value::Bool(false),
             Type::Int32 | Type::Int64 | Type::Double => 0.into(),
-            Type::Message(_) | Type::Quantity | Type::IntOrString | Type::SchemaOrBool => self.from_bytes(of, &[])?,
+            Type::Message(_) | Type::Quantity | Type::IntOrString | Type::SchemaOrBool => self.delimited(of, &[])?,
             _ => Value::Null,
         })
     }
