@@ -16,6 +16,7 @@ pub mod quantity;
 pub mod resource;
 pub mod schema;
 pub mod selector;
+pub mod structural;
 
 pub use error::{ApiError, Cause, FieldError, FieldErrorKind, FieldPath, Reason};
 pub use object::{NamespacedName, ObjectExt};
