@@ -9,7 +9,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use sublet_operator::{ControlPlaneError, ControlPlanes, PlaneStatus, Tenant};
 use sublet_pki::Pki;
-use sublet_syncer::HostCache;
+use sublet_syncer::{HostCache, TenantIdentity};
 use tokio::sync::Mutex;
 
 /// Where packed tenants live and listen.
@@ -132,6 +132,13 @@ impl ControlPlanes for Packed {
         if let Some(plane) = slot.lock().await.as_mut() {
             plane.stop_syncer().await;
         }
+    }
+
+    async fn remove_host_objects(&self, tenant: &Tenant, keep_volumes: bool) -> Result<Option<String>, ControlPlaneError> {
+        let identity = TenantIdentity { name: tenant.name.clone(), namespace: tenant.namespace.clone(), uid: tenant.uid.clone() };
+        let left = sublet_syncer::remove_copies(self.host.client(), &tenant.namespace, &identity, keep_volumes).await;
+        let left = left.map_err(|e| ControlPlaneError::Failed(format!("host objects cannot be deleted: {e}")))?;
+        Ok((!left.is_empty()).then(|| left.message()))
     }
 
     async fn remove(&self, uid: &str) -> Result<(), ControlPlaneError> {

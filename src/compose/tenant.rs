@@ -1,5 +1,6 @@
 //! One tenant's control plane in this process: API server, controllers, syncer.
 
+use super::allocator::HostAllocator;
 use super::api_server::{ApiServer, ApiServerSpec};
 use super::controllers;
 use super::streams::HostStreams;
@@ -16,7 +17,7 @@ use sublet_pki::Pki;
 use sublet_runtime::Clock;
 use sublet_storage::{Backend, EmbeddedBackend, Options};
 use sublet_syncer::translate::{NAME_BYTES_MAX_LABEL, NAME_BYTES_MAX_POD, Names, TenantKey};
-use sublet_syncer::{HostCache, HostHandle, Layout, PodConfig, Syncer, SyncerConfig, SyncerStatus, TenantIdentity};
+use sublet_syncer::{HostCache, HostHandle, Layout, PodConfig, SyncRules, Syncer, SyncerConfig, SyncerStatus, TenantIdentity};
 use tokio::net::TcpListener;
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
@@ -71,7 +72,7 @@ impl ControlPlane {
             backend,
             listener,
             service_cidrs: vec![place.service_cidr],
-            node_ports: Some((30000, 32767)),
+            node_ports: None,
             authorization: vec![Mode::Rbac],
             static_tokens: None,
             client_authorities_pem: String::new(),
@@ -112,7 +113,9 @@ impl ControlPlane {
                 ..PodConfig::default()
             },
             weight: tenant.weight,
+            rules: SyncRules::default(),
         });
+        self.api.server.set_service_allocator(Arc::new(HostAllocator(syncer.service_allocator())));
         let identity = TenantIdentity { name: tenant.name.clone(), namespace: tenant.namespace.clone(), uid: tenant.uid.clone() };
         let names = Names::new(identity, &*tenant.namespace);
         let locate = move |resource: &str, namespace: &str, name: &str| {

@@ -93,3 +93,36 @@ const HEADER: &str = "# Resources of Kubernetes 1.37, as discovery publishes the
 const GROUPS_HEADER: &str = "# Group versions of Kubernetes 1.37 in the order of /apis. Written by sublet-facts; do not edit.
 #group\tversion\tgroup priority\tversion priority
 ";
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    #[test]
+    fn resources_become_lines() {
+        let list = json!({"groupVersion": "autoscaling/v1", "resources": [
+            {"name": "horizontalpodautoscalers", "singularName": "horizontalpodautoscaler", "namespaced": true, "kind": "HorizontalPodAutoscaler",
+                "verbs": ["get", "list"], "shortNames": ["hpa"], "categories": ["all"], "storageVersionHash": "qwQve8ut294="},
+            {"name": "horizontalpodautoscalers/scale", "namespaced": true, "group": "autoscaling", "version": "v1", "kind": "Scale", "verbs": ["get"]},
+        ]});
+        let text = render(&[list]).expect("text");
+        let lines: Vec<&str> = text.lines().filter(|l| !l.starts_with('#')).collect();
+        assert_eq!(
+            lines,
+            [
+                "autoscaling\tv1\thorizontalpodautoscalers\t\tHorizontalPodAutoscaler\ttrue\tget,list\thpa\tall\thorizontalpodautoscaler\tautoscaling/v2",
+                "autoscaling\tv1\thorizontalpodautoscalers\tscale\tautoscaling/v1/Scale\ttrue\tget\t\t\t\t",
+            ]
+        );
+    }
+
+    #[test]
+    fn groups_stand_by_priority() {
+        let service = |group: &str, version: &str, priorities: (i64, i64)| json!({"spec": {"group": group, "version": version, "groupPriorityMinimum": priorities.0, "versionPriority": priorities.1}});
+        let services = json!({"items": [service("b", "v1", (100, 1)), service("a", "v1", (200, 1)), service("a", "v2", (200, 2))]});
+        let text = render_groups(&services).expect("text");
+        let lines: Vec<&str> = text.lines().filter(|l| !l.starts_with('#')).collect();
+        assert_eq!(lines, ["a\tv2\t200\t2", "a\tv1\t200\t1", "b\tv1\t100\t1"]);
+    }
+}

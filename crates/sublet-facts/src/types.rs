@@ -196,3 +196,49 @@ const FIELD_KEYS: &[&str] = &[
     "x-kubernetes-patch-strategy",
     "x-kubernetes-patch-merge-key",
 ];
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    fn document(kinds: Value) -> Value {
+        json!({"components": {"schemas": {
+            "a.v1.Thing": {
+                "type": "object", "description": "text that stays out", KINDS: kinds, "required": ["ports"],
+                "properties": {
+                    "ports": {"type": "array", "items": {"$ref": "#/components/schemas/a.v1.Port"},
+                        "x-kubernetes-list-type": "map", "x-kubernetes-list-map-keys": ["port", "protocol"]},
+                    "other": {"allOf": [{"$ref": "#/components/schemas/b.v1.Other"}], "default": {}},
+                    "limits": {"type": "object", "additionalProperties": {"type": "string", "enum": ["A", "B C"]}},
+                },
+            },
+        }}})
+    }
+
+    #[test]
+    fn a_type_becomes_lines() {
+        let kind = |group: &str| json!([{"group": group, "version": "v1", "kind": "Thing"}]);
+        let types = collect(&[document(kind("a")), document(kind("b"))]).expect("types");
+        let text = render(&types).expect("text");
+        let lines: Vec<&str> = text.lines().filter(|l| !l.starts_with('#')).collect();
+        assert_eq!(
+            lines,
+            [
+                "package a.v1",
+                "type Thing object kinds=a/v1/Thing,b/v1/Thing",
+                " limits {}string(A|B\u{b7}C)",
+                " other b.v1.Other default={}",
+                " ports []Port required list=map:port,protocol",
+            ]
+        );
+    }
+
+    #[test]
+    fn what_the_format_cannot_hold_is_an_error() {
+        let document =
+            json!({"components": {"schemas": {"a.v1.Thing": {"type": "object", "properties": {"x": {"type": "string", "maxLength": 3}}}}}});
+        let types = collect(&[document]).expect("types");
+        assert!(format!("{:#}", render(&types).expect_err("a limit")).contains("no place for maxLength"));
+    }
+}

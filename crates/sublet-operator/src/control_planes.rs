@@ -61,6 +61,10 @@ pub trait ControlPlanes: Send + Sync + 'static {
     /// Stops the syncer, so that a deletion is not undone; the API may go on.
     async fn stop(&self, uid: &str);
 
+    /// Asks for the deletion of everything that the tenant has on the host; tells what is still there,
+    /// or nothing when all is gone.
+    async fn remove_host_objects(&self, tenant: &Tenant, keep_volumes: bool) -> Result<Option<String>, ControlPlaneError>;
+
     /// Deletes the state of a stopped control plane.
     async fn remove(&self, uid: &str) -> Result<(), ControlPlaneError>;
 }

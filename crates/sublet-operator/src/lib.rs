@@ -11,7 +11,6 @@ mod definition;
 mod kubeconfig;
 mod lifecycle;
 mod pki_secret;
-mod teardown;
 
 pub use control_planes::{ControlPlaneError, ControlPlanes, PlaneStatus, Tenant};
 pub use definition::ensure_definition;

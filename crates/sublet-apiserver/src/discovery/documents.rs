@@ -183,7 +183,8 @@ fn builtin_etag(id: &DocumentId, snapshot: &Snapshot) -> Option<Arc<str>> {
         _ => None,
     };
     let rows = || snapshot.resources.values().filter(move |r| group.is_none_or(|g| r.group == g));
-    if !exists(id, snapshot) || rows().any(|r| r.custom.is_some()) {
+    let external = group.is_none() && !snapshot.external.is_empty();
+    if !exists(id, snapshot) || external || rows().any(|r| r.custom.is_some()) {
         return None;
     }
     let mut hash = Sha256::new();

@@ -30,25 +30,26 @@ pub(super) fn groups_by_api_service(snapshot: &Snapshot) -> Vec<Group<'_>> {
 }
 
 fn groups(snapshot: &Snapshot) -> Vec<Group<'_>> {
-    let mut versions: BTreeMap<&str, Vec<&str>> = BTreeMap::new();
+    let builtin = priorities();
+    // Group and version, their priorities.
+    let mut versions: BTreeMap<&str, BTreeMap<&str, (i64, i64)>> = BTreeMap::new();
     for (group, version, _) in snapshot.resources.keys().filter(|(group, _, _)| !group.is_empty()) {
-        let known = versions.entry(group).or_default();
-        if known.last() != Some(&version.as_str()) {
-            known.push(version);
-        }
+        let known = builtin.get(&(group.as_str(), version.as_str())).copied();
+        versions.entry(group).or_default().insert(version, known.unwrap_or((CUSTOM_GROUP_PRIORITY, CUSTOM_VERSION_PRIORITY)));
     }
-    let priorities = priorities();
-    let mut all: Vec<Group<'_>> = Vec::new();
-    for (name, mut versions) in versions {
-        let of = |version: &str| priorities.get(&(name, version)).copied();
-        versions.sort_by_key(|v| Reverse((of(v).map_or(CUSTOM_VERSION_PRIORITY, |(_, version)| version), version_rank(v))));
-        let priority = match name {
-            FIRST_GROUP => i64::MAX,
-            _ => versions.iter().filter_map(|v| of(v)).map(|(group, _)| group).max().unwrap_or(CUSTOM_GROUP_PRIORITY),
-        };
-        all.push(Group { name, versions, priority });
+    for external in &snapshot.external {
+        let priorities = (external.group_priority, external.version_priority);
+        versions.entry(&external.group).or_default().entry(&external.version).or_insert(priorities);
     }
-    all
+    versions.into_iter().map(|(name, of)| sorted(name, of)).collect()
+}
+
+fn sorted<'a>(name: &'a str, of: BTreeMap<&'a str, (i64, i64)>) -> Group<'a> {
+    let highest = of.values().map(|(group, _)| *group).max().unwrap_or(CUSTOM_GROUP_PRIORITY);
+    let mut versions: Vec<(&str, i64)> = of.into_iter().map(|(version, (_, priority))| (version, priority)).collect();
+    versions.sort_by_key(|(version, priority)| Reverse((*priority, version_rank(version))));
+    let priority = if name == FIRST_GROUP { i64::MAX } else { highest };
+    Group { name, versions: versions.into_iter().map(|(version, _)| version).collect(), priority }
 }
 
 /// Group and version priority by group and version.

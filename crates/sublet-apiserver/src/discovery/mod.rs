@@ -26,7 +26,7 @@ pub enum Root {
 }
 
 /// The document at `/api`, `/api/v1`, `/apis`, `/apis/GROUP` or `/apis/GROUP/VERSION`; `None` when there is no such
-/// group or version. `server_address` is host and port as the client reached the server.
+/// group or version here; those of other servers are asked for there. `server_address` is host and port as the client reached the server.
 pub fn legacy(path: &str, snapshot: &Snapshot, server_address: &str) -> Option<Value> {
     let parts: Vec<&str> = path.split('/').filter(|p| !p.is_empty()).collect();
     match parts[..] {
@@ -144,7 +144,14 @@ fn insert_names(value: &mut Value, row: &Resource) {
 
 fn version_value(group: &str, version: &str, snapshot: &Snapshot) -> Value {
     let resources: Vec<Value> = rows(group, version, snapshot).map(|row| aggregated_resource(row)).collect();
-    json!({ "version": version, "resources": resources, "freshness": "Current" })
+    let external = snapshot.external.iter().find(|e| e.group == group && e.version == version);
+    match external.filter(|_| resources.is_empty()) {
+        Some(external) => {
+            let freshness = if external.current { "Current" } else { "Stale" };
+            json!({ "version": version, "resources": external.resources, "freshness": freshness })
+        }
+        None => json!({ "version": version, "resources": resources, "freshness": "Current" }),
+    }
 }
 
 fn aggregated_resource(row: &Resource) -> Value {

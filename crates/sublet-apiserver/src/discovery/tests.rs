@@ -1,5 +1,5 @@
 use super::*;
-use crate::registry::{Custom, Registry, builtin_rows};
+use crate::registry::{Custom, External, Registry, builtin_rows};
 
 fn widget(group: &str, version: &str, plural: &str) -> Arc<Resource> {
     let template = builtin_rows().into_iter().find(|r| r.plural == "deployments").expect("deployments");
@@ -85,4 +85,26 @@ fn what_is_not_there_has_no_document() {
     for path in ["/api/v2", "/apis/nope", "/apis/apps/v2", "/", "/apis/apps/v1/x"] {
         assert_eq!(legacy(path, &snapshot(vec![]), ""), None, "{path}");
     }
+}
+
+#[test]
+fn versions_of_other_servers_are_listed() {
+    let registry = Registry::new(builtin_rows());
+    let resources = vec![json!({"resource": "nodes", "verbs": ["get"]})];
+    let metrics = External {
+        group: "metrics.k8s.io".into(),
+        version: "v1beta1".into(),
+        group_priority: 100,
+        version_priority: 100,
+        resources: resources.clone(),
+        current: false,
+    };
+    registry.set_external(vec![metrics]);
+    let snapshot = registry.snapshot();
+    let list = legacy("/apis", &snapshot, "").expect("/apis");
+    assert_eq!(list["groups"].as_array().expect("groups").last().expect("a group")["name"], "metrics.k8s.io");
+    assert_eq!(legacy("/apis/metrics.k8s.io/v1beta1", &snapshot, ""), None);
+    let all = aggregated(&snapshot, Root::Apis);
+    let last = all["items"].as_array().expect("items").last().expect("a group").clone();
+    assert_eq!(last["versions"], json!([{"version": "v1beta1", "resources": resources, "freshness": "Stale"}]));
 }

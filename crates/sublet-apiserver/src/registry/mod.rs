@@ -146,8 +146,24 @@ impl PartialEq for Cell {
 pub struct Snapshot {
     /// By (group, version, plural).
     pub resources: BTreeMap<(String, String, String), Arc<Resource>>,
+    /// Group versions that other servers serve; only discovery shows them here.
+    pub external: Vec<External>,
     /// Rises with every change: caches of documents compare it.
     pub generation: u64,
+}
+
+/// A group version behind an APIService with a `spec.service`.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct External {
+    pub group: String,
+    pub version: String,
+    /// `groupPriorityMinimum` and `versionPriority` of the APIService.
+    pub group_priority: i64,
+    pub version_priority: i64,
+    /// The `resources` of the version in aggregated discovery, as the other server told them last.
+    pub resources: Vec<serde_json::Value>,
+    /// Whether they were told just now: otherwise their `freshness` is `Stale`.
+    pub current: bool,
 }
 
 impl Snapshot {
@@ -170,7 +186,7 @@ pub struct Registry {
 impl Registry {
     pub fn new(rows: impl IntoIterator<Item = Arc<Resource>>) -> Self {
         let registry = Self::default();
-        registry.change(|resources| resources.extend(rows.into_iter().map(|r| (key(&r), r))));
+        registry.change(|next| next.resources.extend(rows.into_iter().map(|r| (key(&r), r))));
         registry
     }
 
@@ -180,16 +196,21 @@ impl Registry {
 
     /// Replaces all rows of a custom resource definition; no rows removes it.
     pub fn set_custom(&self, crd: &str, rows: Vec<Arc<Resource>>) {
-        self.change(|resources| {
-            resources.retain(|_, r| r.custom.as_ref().is_none_or(|c| c.crd != crd));
-            resources.extend(rows.into_iter().map(|r| (key(&r), r)));
+        self.change(|next| {
+            next.resources.retain(|_, r| r.custom.as_ref().is_none_or(|c| c.crd != crd));
+            next.resources.extend(rows.into_iter().map(|r| (key(&r), r)));
         });
     }
 
-    fn change(&self, edit: impl FnOnce(&mut BTreeMap<(String, String, String), Arc<Resource>>)) {
+    /// Replaces what other servers serve.
+    pub fn set_external(&self, external: Vec<External>) {
+        self.change(|next| next.external = external);
+    }
+
+    fn change(&self, edit: impl FnOnce(&mut Snapshot)) {
         let mut current = self.current.write().expect("no holder of this lock panics");
         let mut next = Snapshot::clone(&current);
-        edit(&mut next.resources);
+        edit(&mut next);
         next.generation += 1;
         *current = Arc::new(next);
     }

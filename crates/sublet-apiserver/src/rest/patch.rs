@@ -4,7 +4,7 @@ use super::ResourceRequest;
 use super::convert::storage_resource;
 use super::decode;
 use super::options::{self, FieldValidation};
-use super::write::{Change, Manager};
+use super::write::{Change, Manager, reset_fields};
 use crate::http::HttpResponse;
 use crate::http::negotiate::content_type;
 use crate::server::Server;
@@ -86,15 +86,17 @@ impl Server {
         let manager = request.field_manager()?;
         let force = request.query.bool("force");
         let subresource = request.info.subresource.clone();
-        let reset = reset_fields(request);
+        let api_version = resource.api_version();
         let merge = |live: Option<&Value>| {
             let now = self.now();
-            let options = apply::ApplyOptions {
-                stamp: apply::Stamp { manager: &manager, subresource: &subresource, api_version: resource.api_version().into(), now: &now },
-                force,
-                reset_fields: &reset,
+            let writer = apply::Writer {
+                manager: &manager,
+                subresource: &subresource,
+                api_version: &api_version,
+                now: &now,
+                reset_fields: reset_fields(resource, &subresource),
             };
-            apply::apply(live, &config, resource.schema.node(), &options)
+            apply::apply(live, &config, resource.schema.node(), &apply::ApplyOptions { writer, kind: &resource.kind, force })
         };
         let exists = self.store().get(&storage_resource(resource), request.namespace(), &request.info.name).is_some();
         if !exists && request.info.subresource.is_empty() {
@@ -117,21 +119,6 @@ impl Server {
         };
         let written = self.modify(request, None, dry_run, change).await?;
         self.present_written(request, StatusCode::OK, &written)
-    }
-}
-
-/// Fields that a manager cannot own through this path: status through the main resource, all but
-/// status through `/status`.
-fn reset_fields(request: &ResourceRequest<'_>) -> Vec<String> {
-    let resource = &request.resource;
-    let has_status = match &resource.custom {
-        Some(custom) => custom.has_status,
-        None => resource.subresource("status").is_some(),
-    };
-    match request.info.subresource.as_str() {
-        "" if has_status => vec!["status".into()],
-        "status" => vec!["spec".into(), "metadata.labels".into(), "metadata.annotations".into()],
-        _ => Vec::new(),
     }
 }
 

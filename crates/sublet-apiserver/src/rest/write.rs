@@ -15,11 +15,12 @@ use crate::store::storage_error;
 use crate::strategy::{NameRule, Strategy};
 use http::StatusCode;
 use serde_json::Value;
-use std::sync::Arc;
+use std::sync::{Arc, LazyLock};
+use sublet_machinery::apply::{self, FieldSet};
 use sublet_machinery::metadata::{validate_metadata, validate_metadata_update};
 use sublet_machinery::names::{self, NameFn};
 use sublet_machinery::structural;
-use sublet_machinery::{ApiError, FieldError, FieldPath, ObjectExt, apply};
+use sublet_machinery::{ApiError, FieldError, FieldPath, ObjectExt};
 use sublet_storage::{Expect, StorageError};
 
 /// Tries of an update that other writers keep overtaking.
@@ -108,6 +109,9 @@ impl Server {
         let now = self.now();
         metadata::prepare_create(resource, &mut object, &now);
         apply_defaults(resource, &mut object);
+        if let Some(manager) = manager {
+            track(resource, manager, None, &mut object, &now);
+        }
         let name = object.name().to_string();
         let mut attributes = Attributes {
             user: request.user,
@@ -125,10 +129,6 @@ impl Server {
         let mut object = attributes.object.take().expect("mutation keeps the object");
         (resource.strategy.prepare_create)(&mut object);
         apply_defaults(resource, &mut object);
-        if let Some(manager) = manager {
-            let stamp = stamp(resource, manager, &now);
-            apply::track_update(None, &mut object, resource.schema.node(), &stamp)?;
-        }
         let mut allocation = self.allocate(resource, &mut object, None, dry_run, true).await?;
         attributes.object = Some(object);
         let result = self.finish_create(request, &mut attributes, &mut allocation, dry_run).await;
@@ -254,6 +254,9 @@ impl Server {
         let now = self.now();
         metadata::prepare_update(resource, &mut new, &old)?;
         apply_defaults(resource, &mut new);
+        if let Some(manager) = manager {
+            track(resource, manager, Some(&old), &mut new, &now);
+        }
         let old = Arc::new(old);
         let mut attributes = Attributes {
             user: request.user,
@@ -277,10 +280,6 @@ impl Server {
         }
         apply_defaults(resource, &mut new);
         metadata::bump_generation(resource, &mut new, &old);
-        if let Some(manager) = manager {
-            let stamp = stamp(resource, manager, &now);
-            apply::track_update(Some(&old), &mut new, resource.schema.node(), &stamp)?;
-        }
         let mut allocation = self.allocate(resource, &mut new, Some(&old), dry_run, true).await?;
         attributes.object = Some(new);
         let result = self.finish_update(request, &mut attributes, &mut allocation, entry, dry_run).await;
@@ -314,6 +313,7 @@ impl Server {
         for warning in attributes.warnings.drain(..) {
             request.warn(warning);
         }
+        apply::keep_times(&mut new, &old);
         if is_same(&new, &old) {
             return Ok(Some(if dry_run { Written::Value(new) } else { Written::Entry(entry.clone()) }));
         }
@@ -444,8 +444,35 @@ fn subresource_strategy(resource: &Resource, subresource: &str) -> Strategy {
     }
 }
 
-fn stamp<'a>(resource: &Resource, manager: &'a Manager, now: &'a str) -> apply::Stamp<'a> {
-    apply::Stamp { manager: &manager.name, subresource: &manager.subresource, api_version: resource.api_version().into(), now }
+/// Records in managedFields who wrote what.
+fn track(resource: &Resource, manager: &Manager, live: Option<&Value>, new: &mut Value, now: &str) {
+    let writer = apply::Writer {
+        manager: &manager.name,
+        subresource: &manager.subresource,
+        api_version: &resource.api_version(),
+        now,
+        reset_fields: reset_fields(resource, &manager.subresource),
+    };
+    apply::track_update(live, new, resource.schema.node(), &writer);
+}
+
+/// Fields that writes through a path have no say in: status through the main resource, all but status
+/// through `/status`.
+pub(crate) fn reset_fields(resource: &Resource, subresource: &str) -> &'static FieldSet {
+    static NONE: LazyLock<FieldSet> = LazyLock::new(FieldSet::new);
+    static STATUS: LazyLock<FieldSet> = LazyLock::new(|| FieldSet::of_fields(&["status"]));
+    static ALL_BUT_STATUS: LazyLock<FieldSet> = LazyLock::new(|| {
+        FieldSet::of_fields(&["spec", "metadata.labels", "metadata.annotations", "metadata.finalizers", "metadata.ownerReferences"])
+    });
+    let has_status = match &resource.custom {
+        Some(custom) => custom.has_status,
+        None => resource.subresource("status").is_some(),
+    };
+    match subresource {
+        "" if has_status => &STATUS,
+        "status" => &ALL_BUT_STATUS,
+        _ => &NONE,
+    }
 }
 
 fn refuse(resource: &Resource, name: &str, errors: &[FieldError]) -> Result<(), ApiError> {

@@ -8,6 +8,7 @@ pub(crate) mod claim;
 pub(crate) mod conditions;
 pub(crate) mod discovery;
 pub(crate) mod exec;
+pub(crate) mod history;
 pub(crate) mod intstr;
 pub(crate) mod metadata;
 pub(crate) mod pods;

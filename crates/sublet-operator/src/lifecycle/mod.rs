@@ -3,7 +3,7 @@
 mod steps;
 
 use crate::control_planes::{ControlPlanes, PlaneStatus, Tenant};
-use crate::{StepError, kubeconfig, pki_secret, teardown};
+use crate::{StepError, kubeconfig, pki_secret};
 use async_trait::async_trait;
 use serde_json::{Value, json};
 use std::collections::HashMap;
@@ -97,15 +97,7 @@ impl Lifecycle {
 
     /// The steps in order; each one that is done is noted in `progress`.
     async fn steps(&self, ctx: &Ctx, cluster: &VirtualCluster<'_>, progress: &mut Progress) -> Result<(), StepError> {
-        let tenant = Tenant {
-            uid: cluster.uid().to_string(),
-            name: cluster.name().to_string(),
-            namespace: cluster.namespace().to_string(),
-            weight: cluster.weight(),
-            paused: cluster.state() == State::Paused,
-            hosts: cluster.hosts().into_iter().map(str::to_string).collect(),
-            store_identity: cluster.object().str_at("/status/effective/storeIdentity").map(str::to_string),
-        };
+        let tenant = tenant_of(cluster);
         steps::check_supported(cluster)?;
         steps::claim_namespace(ctx, cluster).await?;
         progress.done("Claimed", format!("namespace `{}` holds this cluster's objects", cluster.namespace()));
@@ -221,7 +213,10 @@ impl Lifecycle {
 
     async fn teardown(&self, ctx: &Ctx, cluster: &VirtualCluster<'_>) -> Result<(), StepError> {
         self.planes.stop(cluster.uid()).await;
-        teardown::delete_host_objects(&ctx.client, cluster).await?;
+        let keep_volumes = cluster.object().str_at("/spec/deletion/volumes") == Some("Retain");
+        if let Some(left) = self.planes.remove_host_objects(&tenant_of(cluster), keep_volumes).await? {
+            return Err(StepError::Waiting { reason: "DeletingHostObjects", message: format!("waits for the deletion of {left}") });
+        }
         for secret in [kubeconfig::secret_name(cluster.name()), pki_secret::secret_name(cluster.name())] {
             let live = ctx.client.get_opt(&SECRETS, cluster.namespace(), &secret).await?;
             if let Some(live) = live.filter(|s| s.controller_owner().is_some_and(|o| o["uid"] == cluster.uid())) {
@@ -248,6 +243,18 @@ impl Lifecycle {
             ctx.client.patch_status(&VIRTUAL_CLUSTERS, cluster.namespace(), cluster.name(), patch).await?;
         }
         Ok(())
+    }
+}
+
+fn tenant_of(cluster: &VirtualCluster<'_>) -> Tenant {
+    Tenant {
+        uid: cluster.uid().to_string(),
+        name: cluster.name().to_string(),
+        namespace: cluster.namespace().to_string(),
+        weight: cluster.weight(),
+        paused: cluster.state() == State::Paused,
+        hosts: cluster.hosts().into_iter().map(str::to_string).collect(),
+        store_identity: cluster.object().str_at("/status/effective/storeIdentity").map(str::to_string),
     }
 }
 
