@@ -71,12 +71,11 @@ fn read(request: &ResourceRequest<'_>, text: &[u8], strict: Vec<String>, validat
         value = decoded.value;
         check_type(resource, &mut value)?;
     } else {
-        let decoded = structural::decode(text).map_err(syntax)?;
+        let mut decoded = structural::decode(text).map_err(syntax)?;
+        check_type(resource, &mut decoded.value)?;
+        crate::crd::read(resource, &mut decoded)?;
         problems.extend(decoded.strict);
         value = decoded.value;
-        check_type(resource, &mut value)?;
-        let unknown = structural::coerce(&mut value, resource.schema.node()).map_err(|e| ApiError::bad_request(e.to_string()))?;
-        problems.extend(unknown.into_iter().map(|path| format!("unknown field {path:?}")));
     }
     match validation {
         FieldValidation::Strict if !problems.is_empty() => {

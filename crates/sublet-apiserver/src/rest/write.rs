@@ -359,7 +359,7 @@ impl Server {
         let mut errors = self.validate_metadata(resource, object);
         errors.extend((resource.strategy.validate)(object));
         if resource.custom.is_some() {
-            errors.extend(structural::validate(object, resource.schema.node(), &FieldPath::root()));
+            errors.extend(crate::crd::validate_create(resource, object));
         }
         refuse(resource, object.name(), &errors)
     }
@@ -373,8 +373,10 @@ impl Server {
             errors.extend((strategy.validate)(new));
             errors.extend((strategy.validate_update)(new, old));
         }
-        if resource.custom.is_some() {
-            errors.extend(structural::validate_update(new, old, resource.schema.node(), &FieldPath::root()));
+        match (&resource.custom, subresource) {
+            (None, _) => {}
+            (Some(_), "status") => errors.extend(crate::crd::validate_object_status_update(resource, new, old)),
+            (Some(_), _) => errors.extend(crate::crd::validate_object_update(resource, new, old)),
         }
         refuse(resource, new.name(), &errors)
     }
