@@ -10,6 +10,7 @@ mod patrol;
 pub mod plan;
 pub mod queue;
 mod routing;
+mod settled;
 pub mod show;
 pub mod stats;
 pub mod syncer;
