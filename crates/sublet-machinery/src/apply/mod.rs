@@ -118,7 +118,7 @@ pub fn apply_over(
     check_config(config, schema, options)?;
     let nothing = Value::Object(Map::new());
     let empty = if empty.is_object() { empty } else { &nothing };
-    let case = Case { live: live.unwrap_or(empty), empty, config, of: Type::of(schema), options };
+    let case = Case { live: live.unwrap_or(&nothing), empty, config, of: Type::of(schema), options };
     let outcome = match case.attempt(options.force)? {
         Err(conflicts) if options.writer.manager == last_applied::MANAGER => {
             let conflicts = last_applied::without_allowed(conflicts, case.live, case.of, options.writer.api_version);
@@ -152,7 +152,7 @@ impl<'a> Case<'a> {
         let writer = &self.options.writer;
         let mut managers = Managers::decode(self.live["metadata"].get("managedFields"))
             .map_err(|e| failed(format!("failed to decode managed fields: {e}")))?;
-        if managers.0.is_empty() {
+        if managers.0.is_empty() && self.live.as_object().is_some_and(|live| !live.is_empty()) {
             record(&mut managers, self.empty, self.live, self.of, writer, BEFORE_FIRST_APPLY);
         }
         let id = ManagerId::new(writer.manager, Operation::Apply, writer.api_version, writer.subresource);
