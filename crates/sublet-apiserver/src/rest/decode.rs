@@ -214,9 +214,10 @@ pub enum ScaleBody {
     Object(Value),
     Merge(Value),
     Json(Value),
+    Apply(Value),
 }
 
-/// A Scale has no lists, so that strategic merge and apply are merges.
+/// A Scale has no lists, so that a strategic merge is a merge.
 pub fn parse_body_as_patch_or_object(request: &ResourceRequest<'_>) -> Result<ScaleBody, ApiError> {
     if request.info.verb != "patch" {
         return body_of_kind(request, "Scale").map(ScaleBody::Object);
@@ -225,7 +226,7 @@ pub fn parse_body_as_patch_or_object(request: &ResourceRequest<'_>) -> Result<Sc
     match content_type(request.headers) {
         "application/json-patch+json" => json().map(ScaleBody::Json),
         "application/merge-patch+json" | "application/strategic-merge-patch+json" => json().map(ScaleBody::Merge),
-        "application/apply-patch+yaml" => parse_body(request).map(ScaleBody::Merge),
+        "application/apply-patch+yaml" => parse_body(request).map(ScaleBody::Apply),
         other => Err(unsupported(other)),
     }
 }
