@@ -74,7 +74,7 @@ fn of_other(group: &str, resource: &str) -> Strategy {
         ("admissionregistration.k8s.io", "mutatingadmissionpolicybindings" | "validatingadmissionpolicybindings") => {
             policy::ADMISSION_POLICY_BINDING
         }
-        ("apiextensions.k8s.io", "customresourcedefinitions") => Strategy::SPEC_AND_STATUS,
+        ("apiextensions.k8s.io", "customresourcedefinitions") => crate::crd::DEFINITION,
         ("apiregistration.k8s.io", "apiservices") => policy::API_SERVICE,
         ("autoscaling", "horizontalpodautoscalers") => autoscaling::AUTOSCALER,
         ("certificates.k8s.io", "certificatesigningrequests") => access::CERTIFICATE_REQUEST,

@@ -151,13 +151,23 @@ fn parse_v4_sloppy(text: &str) -> Option<Ipv4Addr> {
     parts.next().is_none().then_some(Ipv4Addr::from(octets))
 }
 
-/// Leading zeros are allowed in the dotted end of an IPv6 address too.
+/// Leading zeros are allowed in every group, also in those of a dotted end.
 fn parse_v6_sloppy(text: &str) -> Option<Ipv6Addr> {
     if let Ok(address) = text.parse() {
         return Some(address);
     }
-    let (head, dotted) = text.rsplit_once(':').filter(|(_, last)| last.contains('.'))?;
-    format!("{head}:{}", parse_v4_sloppy(dotted)?).parse().ok()
+    let mut plain = String::with_capacity(text.len());
+    for (i, group) in text.split(':').enumerate() {
+        if i > 0 {
+            plain.push(':');
+        }
+        match group.trim_start_matches('0') {
+            _ if group.contains('.') => plain.push_str(&parse_v4_sloppy(group)?.to_string()),
+            "" if !group.is_empty() => plain.push('0'),
+            digits => plain.push_str(digits),
+        }
+    }
+    plain.parse().ok()
 }
 
 fn parse_decimal(text: &str, max: u32) -> Option<u32> {

@@ -36,7 +36,10 @@ impl FieldSelector {
             let Some((field, negated, value)) = split_term(part) else {
                 return Err(SelectorError(format!("invalid selector: '{text}'; can't understand '{part}'")));
             };
-            terms.push(FieldTerm { field: field.to_string(), negated, value: unescape(value)? });
+            let value = unescape(value)?;
+            if !(field.is_empty() && value.is_empty()) {
+                terms.push(FieldTerm { field: field.to_string(), negated, value });
+            }
         }
         Ok(Self { terms })
     }

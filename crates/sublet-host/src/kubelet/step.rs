@@ -1,0 +1,507 @@
+//! One step of a simulated pod: from what is seen now to the status that is true now.
+//!
+//! Everything follows from the pod with its status, so a restart loses nothing that anybody saw.
+
+use super::behaviour;
+use super::conditions;
+use super::container::{Container, Exit, Role, State, rfc3339, seconds};
+use super::resize::{self, Room};
+use super::shell::Run;
+use crate::config::Timings;
+use crate::events::Notice;
+use serde_json::{Value, json};
+use std::collections::HashMap;
+use std::net::IpAddr;
+use sublet_machinery::ObjectExt;
+
+/// What a step looks at.
+pub(crate) struct Observed<'a> {
+    pub(crate) pod: &'a Value,
+    pub(crate) node_address: IpAddr,
+    /// The pod's own address; `None` while the node has none left.
+    pub(crate) address: Option<IpAddr>,
+    /// Why its volumes cannot be mounted yet.
+    pub(crate) volume_trouble: Option<String>,
+    /// Why the environment of a container cannot be made.
+    pub(crate) config_trouble: &'a dyn Fn(&Value) -> Option<String>,
+    /// Whether a file exists in a volume of the container.
+    pub(crate) exists: &'a dyn Fn(&Value, &str) -> bool,
+    pub(crate) room: &'a dyn Fn() -> Room,
+    pub(crate) timings: &'a Timings,
+    pub(crate) now: i64,
+}
+
+/// What is remembered of a pod between steps. Losing it costs a repeated event at most.
+#[derive(Debug, Default)]
+pub(crate) struct Memory {
+    runs: HashMap<(String, i64), Run>,
+    pull_failed: HashMap<String, i64>,
+    kill_told: bool,
+    pub(crate) mount_failures: u32,
+}
+
+/// What is to be done.
+#[derive(Debug, Default)]
+pub(crate) struct Plan {
+    pub(crate) status: Value,
+    pub(crate) events: Vec<Notice>,
+    /// Files made: container name and path.
+    pub(crate) files: Vec<(String, String)>,
+    /// Step again at this second.
+    pub(crate) wake_at: Option<i64>,
+    /// All processes have ended: the API object may go.
+    pub(crate) gone: bool,
+}
+
+/// After a failed pull, this long until the status says that the next one waits.
+const PULL_BACKOFF_SHOWN_SECONDS: i64 = 2;
+const CONFIG_RETRY_SECONDS: i64 = 10;
+/// Start, end, restart, end, back-off, and one more.
+const TURNS_MAX: usize = 6;
+const MOUNT_RETRY_SECONDS_MAX: i64 = 122;
+/// SIGTERM without a handler.
+const KILLED: i64 = 143;
+
+pub(crate) fn step(observed: &Observed<'_>, memory: &mut Memory) -> Plan {
+    let pod = observed.pod;
+    let waiting = if pod.array_at("/spec/initContainers").is_empty() { "ContainerCreating" } else { "PodInitializing" };
+    let mut containers = Vec::new();
+    for (field, statuses, role) in [
+        ("/spec/initContainers", "/status/initContainerStatuses", Role::Init),
+        ("/spec/containers", "/status/containerStatuses", Role::App),
+        ("/spec/ephemeralContainers", "/status/ephemeralContainerStatuses", Role::Ephemeral),
+    ] {
+        for spec in pod.array_at(field) {
+            let role = if role == Role::Init && spec["restartPolicy"] == "Always" { Role::Sidecar } else { role };
+            containers.push(Container::read(spec, role, pod.array_at(statuses), waiting));
+        }
+    }
+    let mut step = Step { observed, memory, containers, plan: Plan::default(), phase_reason: None, sandbox: false };
+    step.run();
+    step.finish()
+}
+
+/// Phases after which nothing runs any more.
+pub(crate) fn is_terminal(pod: &Value) -> bool {
+    matches!(pod.str_at("/status/phase"), Some("Succeeded" | "Failed"))
+}
+
+struct Step<'a, 'm> {
+    observed: &'a Observed<'a>,
+    memory: &'m mut Memory,
+    containers: Vec<Container<'a>>,
+    plan: Plan,
+    phase_reason: Option<(&'static str, &'static str)>,
+    /// Whether the pod's network and volumes stand.
+    sandbox: bool,
+}
+
+impl Step<'_, '_> {
+    fn run(&mut self) {
+        let observed = self.observed;
+        let pod = observed.pod;
+        if pod.is_deleting() {
+            return self.terminate();
+        }
+        if is_terminal(pod) {
+            return;
+        }
+        let Some(started) = pod.pointer("/status/startTime").and_then(seconds) else {
+            self.wake_at(observed.now);
+            return;
+        };
+        if let Some(deadline) = pod.i64_at("/spec/activeDeadlineSeconds") {
+            if observed.now >= started + deadline {
+                return self.expire();
+            }
+            self.wake_at(started + deadline);
+        }
+        let delay = behaviour::seconds(pod, "", "start-delay-seconds").unwrap_or(observed.timings.pod_start);
+        if observed.now < started + delay {
+            return self.wake_at(started + delay);
+        }
+        let running = self.containers.iter().any(|c| !c.id.is_empty());
+        if let Some(trouble) = observed.volume_trouble.as_ref().filter(|_| !running) {
+            self.memory.mount_failures += 1;
+            let delay = (1_i64 << self.memory.mount_failures.min(7)).min(MOUNT_RETRY_SECONDS_MAX);
+            self.plan.events.push(Notice::warning("FailedMount", trouble.clone()));
+            return self.wake_at(observed.now + delay);
+        }
+        if observed.address.is_none() {
+            let message = "Failed to create pod sandbox: no addresses left in the node's pod range".to_string();
+            self.plan.events.push(Notice::warning("FailedCreatePodSandBox", message));
+            return self.wake_at(observed.now + CONFIG_RETRY_SECONDS);
+        }
+        self.sandbox = true;
+        if self.advance_init() {
+            for index in 0..self.containers.len() {
+                if matches!(self.containers[index].role, Role::App | Role::Ephemeral) {
+                    self.advance(index);
+                }
+            }
+            self.stop_sidecars();
+        }
+    }
+
+    /// Moves the init containers on; true when the app containers may run.
+    fn advance_init(&mut self) -> bool {
+        let app_started = self.containers.iter().any(|c| c.role == Role::App && !c.id.is_empty());
+        for index in 0..self.containers.len() {
+            match self.containers[index].role {
+                Role::Init if !app_started => {
+                    let done = |c: &Container<'_>| matches!(&c.state, State::Exited(e) if e.code == 0);
+                    if !done(&self.containers[index]) {
+                        self.advance(index);
+                    }
+                    if !done(&self.containers[index]) {
+                        return false;
+                    }
+                }
+                Role::Sidecar => {
+                    self.advance(index);
+                    if !app_started && !self.containers[index].started {
+                        return false;
+                    }
+                }
+                _ => {}
+            }
+        }
+        true
+    }
+
+    /// Lets time pass for one container until it has nothing to do now.
+    fn advance(&mut self, index: usize) {
+        let (pod, now) = (self.observed.pod, self.observed.now);
+        // An end, its restart and the next end may all be due; the back-off bounds the turns.
+        for _ in 0..TURNS_MAX {
+            match self.containers[index].state.clone() {
+                State::Running { started } => {
+                    if self.definition_changed(index) || resize::advance(&mut self.containers[index], self.observed, &mut self.plan) {
+                        self.restart_changed(index);
+                        continue;
+                    }
+                    match self.behaviour(index) {
+                        Run::Ends { after, code } if now >= started + after => {
+                            self.containers[index].stop(code, started + after);
+                            if self.containers[index].role == Role::Init && code == 0 {
+                                return;
+                            }
+                        }
+                        run => {
+                            if let Run::Ends { after, .. } = run {
+                                self.wake_at(started + after);
+                            }
+                            return self.probe(index, started);
+                        }
+                    }
+                }
+                State::Exited(exit) => {
+                    if !self.containers[index].restarts_after(pod, exit.code) {
+                        return;
+                    }
+                    let due = self.restart_due(index, &exit);
+                    if now < due {
+                        self.back_off(index, due, &exit);
+                        return self.wake_at(due);
+                    }
+                    if !self.start(index) {
+                        return;
+                    }
+                }
+                State::Waiting { reason, .. } => {
+                    if reason == "CrashLoopBackOff"
+                        && let Some(exit) = self.containers[index].last.clone()
+                    {
+                        let due = self.restart_due(index, &exit);
+                        if now < due {
+                            return self.wake_at(due);
+                        }
+                    }
+                    if !self.start(index) {
+                        return;
+                    }
+                }
+            }
+        }
+    }
+
+    fn definition_changed(&self, index: usize) -> bool {
+        let container = &self.containers[index];
+        matches!(container.role, Role::App | Role::Sidecar) && container.image != container.spec_image()
+    }
+
+    fn restart_changed(&mut self, index: usize) {
+        let now = self.observed.now;
+        let container = &mut self.containers[index];
+        let message = format!("Container {} definition changed, will be restarted", container.name());
+        self.plan.events.push(Notice::normal("Killing", message).at(container.field_path()));
+        container.stop(KILLED, now);
+        self.start(index);
+    }
+
+    /// Starts the container, or leaves it waiting with the reason. True when it runs.
+    fn start(&mut self, index: usize) -> bool {
+        let observed = self.observed;
+        let container = &mut self.containers[index];
+        if let Some(error) = behaviour::pull_error(observed.pod, container.spec) {
+            self.fail_pull(index, &error);
+            return false;
+        }
+        if let Some(trouble) = (observed.config_trouble)(container.spec) {
+            let reason = "CreateContainerConfigError";
+            if !matches!(&container.state, State::Waiting { reason: r, message } if r == reason && *message == trouble) {
+                self.plan.events.push(Notice::warning("Failed", format!("Error: {trouble}")).at(container.field_path()));
+            }
+            container.wait(reason, trouble);
+            self.wake_at(observed.now + CONFIG_RETRY_SECONDS);
+            return false;
+        }
+        container.start(observed.pod.uid(), observed.now);
+        let (path, image) = (container.field_path(), container.spec_image());
+        if container.spec["imagePullPolicy"] == "Always" {
+            self.plan.events.push(Notice::normal("Pulling", format!("Pulling image \"{image}\"")).at(path.clone()));
+            let message = format!("Successfully pulled image \"{image}\" in 5ms (5ms including waiting). Image size: 1048576 bytes.");
+            self.plan.events.push(Notice::normal("Pulled", message).at(path.clone()));
+        } else {
+            let message = format!("Container image \"{image}\" already present on machine and can be accessed by the pod");
+            self.plan.events.push(Notice::normal("Pulled", message).at(path.clone()));
+        }
+        self.plan.events.push(Notice::normal("Created", "Container created".into()).at(path.clone()));
+        self.plan.events.push(Notice::normal("Started", "Container started".into()).at(path));
+        true
+    }
+
+    fn fail_pull(&mut self, index: usize, error: &str) {
+        let now = self.observed.now;
+        let container = &mut self.containers[index];
+        let (path, image, name) = (container.field_path(), container.spec_image(), container.name().to_string());
+        let waits_for = match &container.state {
+            State::Waiting { reason, .. } => reason.clone(),
+            _ => String::new(),
+        };
+        match waits_for.as_str() {
+            "ImagePullBackOff" => {}
+            "ErrImagePull" => {
+                let shown_at = self.memory.pull_failed.get(&name).map_or(now, |at| at + PULL_BACKOFF_SHOWN_SECONDS);
+                if now < shown_at {
+                    return self.wake_at(shown_at);
+                }
+                let message = format!("Back-off pulling image \"{image}\"");
+                self.plan.events.push(Notice::normal("BackOff", message.clone()).at(path.clone()));
+                self.plan.events.push(Notice::warning("Failed", "Error: ImagePullBackOff".into()).at(path));
+                container.wait("ImagePullBackOff", format!("{message}: ErrImagePull: {error}"));
+            }
+            _ => {
+                self.plan.events.push(Notice::normal("Pulling", format!("Pulling image \"{image}\"")).at(path.clone()));
+                self.plan.events.push(Notice::warning("Failed", format!("Failed to pull image \"{image}\": {error}")).at(path.clone()));
+                self.plan.events.push(Notice::warning("Failed", "Error: ErrImagePull".into()).at(path));
+                container.wait("ErrImagePull", error.to_string());
+                self.memory.pull_failed.insert(name, now);
+                self.wake_at(now + PULL_BACKOFF_SHOWN_SECONDS);
+            }
+        }
+    }
+
+    /// When a container that ended may start again: at once the first time, then ever later.
+    fn restart_due(&self, index: usize, exit: &Exit) -> i64 {
+        exit.finished.unwrap_or(0) + self.restart_delay(index, exit)
+    }
+
+    fn restart_delay(&self, index: usize, exit: &Exit) -> i64 {
+        let timings = self.observed.timings;
+        let ran = exit.finished.unwrap_or(0) - exit.started.unwrap_or(0);
+        match self.containers[index].restarts {
+            0 => 0,
+            // Long good runs clear the back-off.
+            _ if ran > 2 * timings.crash_backoff_max => 0,
+            n => timings.crash_backoff_first.saturating_mul(1 << (n - 1).min(30)).min(timings.crash_backoff_max),
+        }
+    }
+
+    fn back_off(&mut self, index: usize, due: i64, exit: &Exit) {
+        let pod = self.observed.pod;
+        let delay = due - exit.finished.unwrap_or(0);
+        let name = self.containers[index].name();
+        let pod_name = format!("{}_{}({})", pod.name(), pod.namespace(), pod.uid());
+        let message = format!("back-off {} restarting failed container={name} pod={pod_name}", go_duration(delay));
+        let event = format!("Back-off restarting failed container {name} in pod {pod_name}");
+        self.plan.events.push(Notice::warning("BackOff", event).at(self.containers[index].field_path()));
+        self.containers[index].wait("CrashLoopBackOff", message);
+    }
+
+    /// How this run of the container goes, decided once per run.
+    fn behaviour(&mut self, index: usize) -> Run {
+        let container = &self.containers[index];
+        let key = (container.name().to_string(), container.restarts);
+        if let Some(run) = self.memory.runs.get(&key) {
+            return *run;
+        }
+        let exists = |path: &str| (self.observed.exists)(container.spec, path);
+        let (run, files) = behaviour::run(self.observed.pod, container.spec, container.role == Role::Init, &exists);
+        self.plan.files.extend(files.into_iter().map(|path| (key.0.clone(), path)));
+        self.memory.runs.retain(|(name, _), _| *name != key.0);
+        self.memory.runs.insert(key, run);
+        run
+    }
+
+    /// Started and ready, some time after the start if the pod says so.
+    fn probe(&mut self, index: usize, started: i64) {
+        let (pod, now) = (self.observed.pod, self.observed.now);
+        let container = &mut self.containers[index];
+        let spec = container.spec;
+        let delay = |probe: &str| spec.i64_at(&format!("/{probe}/initialDelaySeconds")).unwrap_or(0);
+        let started_at = started + delay("startupProbe");
+        let ready_delay = behaviour::seconds(pod, container.name(), "ready-delay-seconds").unwrap_or_else(|| delay("readinessProbe"));
+        let ready_at = started_at.max(started + ready_delay);
+        let never = behaviour::setting(pod, container.name(), "never-ready") == Some("true");
+        container.started = now >= started_at;
+        container.ready = match container.role {
+            Role::Init | Role::Ephemeral => false,
+            Role::App | Role::Sidecar => now >= ready_at && !never,
+        };
+        for at in [started_at, ready_at] {
+            if at > now {
+                self.wake_at(at);
+            }
+        }
+    }
+
+    /// Sidecars end when every app container has ended for good.
+    fn stop_sidecars(&mut self) {
+        let pod = self.observed.pod;
+        let over = |c: &Container<'_>| matches!(&c.state, State::Exited(e) if !c.restarts_after(pod, e.code));
+        if self.containers.iter().filter(|c| c.role == Role::App).all(over) {
+            self.kill(&[Role::Sidecar]);
+        }
+    }
+
+    fn kill(&mut self, roles: &[Role]) {
+        let now = self.observed.now;
+        for container in self.containers.iter_mut().rev().filter(|c| roles.contains(&c.role) && c.is_running()) {
+            if !self.memory.kill_told {
+                let message = format!("Stopping container {}", container.name());
+                self.plan.events.push(Notice::normal("Killing", message).at(container.field_path()));
+            }
+            container.stop(KILLED, now);
+        }
+    }
+
+    fn expire(&mut self) {
+        let message = "Pod was active on the node longer than the specified deadline";
+        self.plan.events.push(Notice::normal("DeadlineExceeded", message.into()));
+        self.kill(&[Role::Init, Role::Sidecar, Role::App, Role::Ephemeral]);
+        self.phase_reason = Some(("DeadlineExceeded", message));
+    }
+
+    /// The deletion of the pod: containers get their time to stop, then the object may go.
+    fn terminate(&mut self) {
+        let (pod, now) = (self.observed.pod, self.observed.now);
+        let grace = pod.i64_at("/metadata/deletionGracePeriodSeconds").unwrap_or(0);
+        let asked = pod.pointer("/metadata/deletionTimestamp").and_then(seconds).unwrap_or(now) - grace;
+        let stop = |c: &Container<'_>| {
+            let own = behaviour::seconds(pod, c.name(), "stop-seconds");
+            own.or_else(|| c.spec.i64_at("/lifecycle/preStop/sleep/seconds")).unwrap_or(0)
+        };
+        let needed = self.containers.iter().filter(|c| c.is_running()).map(stop).max().unwrap_or(0);
+        let stopped_at = asked + needed.min(grace);
+        if now < stopped_at {
+            if !self.memory.kill_told {
+                self.memory.kill_told = true;
+                for container in self.containers.iter().filter(|c| c.is_running()) {
+                    let message = format!("Stopping container {}", container.name());
+                    self.plan.events.push(Notice::normal("Killing", message).at(container.field_path()));
+                }
+            }
+            self.sandbox = true;
+            return self.wake_at(stopped_at);
+        }
+        self.kill(&[Role::Init, Role::Sidecar, Role::App, Role::Ephemeral]);
+        self.memory.kill_told = true;
+        self.plan.gone = true;
+        if pod.array_at("/spec/initContainers").is_empty() || self.containers.iter().any(|c| c.role == Role::App && !c.id.is_empty()) {
+            self.mark_lost();
+        }
+    }
+
+    /// Containers that never ran count as failed once the pod has been asked to go.
+    fn mark_lost(&mut self) {
+        for container in self.containers.iter_mut().filter(|c| c.role == Role::App) {
+            if matches!(container.state, State::Waiting { .. }) {
+                container.wait("", String::new());
+                container.state = State::Exited(Exit {
+                    code: 137,
+                    reason: "ContainerStatusUnknown".into(),
+                    message: "The container could not be located when the pod was terminated".into(),
+                    started: None,
+                    finished: None,
+                    id: String::new(),
+                });
+            }
+        }
+    }
+
+    fn wake_at(&mut self, at: i64) {
+        self.plan.wake_at = Some(self.plan.wake_at.map_or(at, |other| other.min(at)));
+    }
+
+    /// The status that says all this.
+    fn finish(mut self) -> Plan {
+        let pod = self.observed.pod;
+        let mut status = pod.get("status").cloned().unwrap_or_else(|| json!({}));
+        if !is_terminal(pod) {
+            let ending = self.plan.gone || self.phase_reason.is_some();
+            let phase = if self.phase_reason.is_some() { "Failed" } else { conditions::phase(pod, &self.containers, ending) };
+            self.write(&mut status, phase);
+        }
+        if pod.generation() > 0 {
+            status["observedGeneration"] = json!(pod.generation());
+        }
+        self.plan.status = status;
+        self.plan
+    }
+
+    fn write(&self, status: &mut Value, phase: &str) {
+        let (pod, observed) = (self.observed.pod, self.observed);
+        let over = matches!(phase, "Succeeded" | "Failed");
+        let host = observed.node_address.to_string();
+        status["phase"] = json!(phase);
+        status["hostIP"] = json!(host);
+        status["hostIPs"] = json!([{"ip": host}]);
+        if status.get("startTime").is_none() {
+            status["startTime"] = json!(rfc3339(observed.now));
+        }
+        if let Some(address) = observed.address.filter(|_| self.sandbox) {
+            status["podIP"] = json!(address.to_string());
+            status["podIPs"] = json!([{"ip": address.to_string()}]);
+        }
+        if let Some((reason, message)) = self.phase_reason {
+            status["reason"] = json!(reason);
+            status["message"] = json!(message);
+        }
+        let owned = conditions::conditions(pod, &self.containers, phase, self.sandbox && !over, observed.now);
+        let foreign = pod.array_at("/status/conditions").iter().filter(|c| !owned.iter().any(|o| o["type"] == c["type"])).cloned();
+        let mut all: Vec<Value> = owned.clone();
+        all.extend(foreign);
+        resize::conditions(&self.containers, observed, &mut all);
+        status["conditions"] = Value::Array(all);
+        for (field, roles) in [
+            ("initContainerStatuses", &[Role::Init, Role::Sidecar][..]),
+            ("containerStatuses", &[Role::App]),
+            ("ephemeralContainerStatuses", &[Role::Ephemeral]),
+        ] {
+            let list: Vec<Value> = self.containers.iter().filter(|c| roles.contains(&c.role)).map(Container::status).collect();
+            if !list.is_empty() {
+                status[field] = Value::Array(list);
+            }
+        }
+    }
+}
+
+/// Seconds as Go prints a duration: `10s`, `2m40s`.
+fn go_duration(seconds: i64) -> String {
+    if seconds < 60 { format!("{seconds}s") } else { format!("{}m{}s", seconds / 60, seconds % 60) }
+}
+
+#[cfg(test)]
+#[path = "step_tests.rs"]
+mod tests;
