@@ -97,8 +97,14 @@ pub async fn run(arguments: Arguments) -> Result<ExitCode> {
     })
     .await?;
     let cancel = CancellationToken::new();
-    let controllers = without
-        .map(|without| controllers::start(api.client("sublet"), &ControllersConfig { root_ca_pem, without }, |_| {}, cancel.clone()));
+    let controllers = without.map(|without| {
+        controllers::start(
+            api.client("sublet"),
+            &ControllersConfig { root_ca_pem, without, ..ControllersConfig::default() },
+            |_| {},
+            cancel.clone(),
+        )
+    });
     println!("{}", kubeconfig.display());
     terminated().await;
     cancel.cancel();

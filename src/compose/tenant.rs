@@ -79,7 +79,8 @@ impl ControlPlane {
             disabled_plugins: Vec::new(),
         })
         .await?;
-        let config = ControllersConfig { root_ca_pem: pki.authority.certificate_pem().to_string(), ..ControllersConfig::default() };
+        let root_ca_pem = pki.authority.certificate_pem().to_string();
+        let config = ControllersConfig { root_ca_pem, nodes_follow_pods: true, ..ControllersConfig::default() };
         let controllers_cancel = CancellationToken::new();
         let controllers = controllers::start(api.client("sublet"), &config, |_| {}, controllers_cancel.clone());
         let mut plane = Self {

@@ -93,6 +93,8 @@ pub struct Custom {
     pub deprecation_warning: Option<String>,
     /// The definition is being deleted: creates are forbidden, what is there can be read and deleted.
     pub terminating: bool,
+    /// The compiled `x-kubernetes-validations`, if there are any.
+    pub rules: Option<Arc<crate::crd::Rules>>,
 }
 
 impl Resource {
@@ -218,4 +220,29 @@ impl Registry {
 
 fn key(resource: &Resource) -> (String, String, String) {
     (resource.group.clone(), resource.version.clone(), resource.plural.clone())
+}
+
+/// A row for unit tests.
+#[cfg(test)]
+pub(crate) fn test_resource(group: &str, version: &str, plural: &str, kind: &str, strategy: Strategy) -> Resource {
+    let mut table = sublet_machinery::Table::new();
+    let root = table.push(sublet_machinery::Node::default());
+    Resource {
+        group: group.into(),
+        version: version.into(),
+        kind: kind.into(),
+        list_kind: format!("{kind}List"),
+        plural: plural.into(),
+        singular: kind.to_lowercase(),
+        short_names: Vec::new(),
+        categories: Vec::new(),
+        namespaced: true,
+        verbs: Vec::new(),
+        subresources: Vec::new(),
+        columns: Vec::new(),
+        schema: Schema { table: Arc::new(table), root },
+        storage_version: version.into(),
+        strategy,
+        custom: None,
+    }
 }

@@ -1,6 +1,7 @@
 //! Simulated nodes: node objects that stay ready, and pods bound to them that go through their life
 //! as a kubelet would report it. No container ever runs.
 
+mod admission;
 mod agent;
 mod behaviour;
 mod conditions;
@@ -13,7 +14,7 @@ mod shell;
 mod step;
 
 pub(crate) use agent::add;
-pub use behaviour::ANNOTATION_PREFIX;
+pub use behaviour::{ANNOTATION_PREFIX, simulated_output};
 pub use node::FAIL_ANNOTATION;
 pub(crate) use node::Nodes;
 pub(crate) use references::claim_name;

@@ -24,8 +24,10 @@ pub(crate) struct Observed<'a> {
     pub(crate) volume_trouble: Option<String>,
     /// Why the environment of a container cannot be made.
     pub(crate) config_trouble: &'a dyn Fn(&Value) -> Option<String>,
-    /// Whether a file exists in a volume of the container.
-    pub(crate) exists: &'a dyn Fn(&Value, &str) -> bool,
+    /// A file in a volume of the container.
+    pub(crate) read: &'a dyn Fn(&Value, &str) -> Option<String>,
+    /// Why the node turns away a pod that no scheduler sent: reason and message.
+    pub(crate) admit: &'a dyn Fn() -> Option<(&'static str, String)>,
     pub(crate) room: &'a dyn Fn() -> Room,
     pub(crate) timings: &'a Timings,
     pub(crate) now: i64,
@@ -34,7 +36,7 @@ pub(crate) struct Observed<'a> {
 /// What is remembered of a pod between steps. Losing it costs a repeated event at most.
 #[derive(Debug, Default)]
 pub(crate) struct Memory {
-    runs: HashMap<(String, i64), Run>,
+    runs: HashMap<(String, i64), (Run, String)>,
     pull_failed: HashMap<String, i64>,
     kill_told: bool,
     pub(crate) mount_failures: u32,
@@ -45,8 +47,8 @@ pub(crate) struct Memory {
 pub(crate) struct Plan {
     pub(crate) status: Value,
     pub(crate) events: Vec<Notice>,
-    /// Files made: container name and path.
-    pub(crate) files: Vec<(String, String)>,
+    /// Files made: container name, path and content.
+    pub(crate) files: Vec<(String, String, String)>,
     /// Step again at this second.
     pub(crate) wake_at: Option<i64>,
     /// All processes have ended: the API object may go.
@@ -76,7 +78,7 @@ pub(crate) fn step(observed: &Observed<'_>, memory: &mut Memory) -> Plan {
             containers.push(Container::read(spec, role, pod.array_at(statuses), waiting));
         }
     }
-    let mut step = Step { observed, memory, containers, plan: Plan::default(), phase_reason: None, sandbox: false };
+    let mut step = Step { observed, memory, containers, plan: Plan::default(), failure: None, sandbox: false };
     step.run();
     step.finish()
 }
@@ -91,7 +93,8 @@ struct Step<'a, 'm> {
     memory: &'m mut Memory,
     containers: Vec<Container<'a>>,
     plan: Plan,
-    phase_reason: Option<(&'static str, &'static str)>,
+    /// Why the pod as a whole has failed: reason and message.
+    failure: Option<(&'static str, String)>,
     /// Whether the pod's network and volumes stand.
     sandbox: bool,
 }
@@ -107,8 +110,7 @@ impl Step<'_, '_> {
             return;
         }
         let Some(started) = pod.pointer("/status/startTime").and_then(seconds) else {
-            self.wake_at(observed.now);
-            return;
+            return self.admit();
         };
         if let Some(deadline) = pod.i64_at("/spec/activeDeadlineSeconds") {
             if observed.now >= started + deadline {
@@ -140,6 +142,18 @@ impl Step<'_, '_> {
                 }
             }
             self.stop_sidecars();
+        }
+    }
+
+    /// The first sight of a pod: the status says Pending, unless the node turns it away.
+    fn admit(&mut self) {
+        let scheduled = self.observed.pod.array_at("/status/conditions").iter().any(|c| c["type"] == "PodScheduled");
+        match (self.observed.admit)().filter(|_| !scheduled) {
+            Some((reason, message)) => {
+                self.plan.events.push(Notice::warning(reason, message.clone()));
+                self.failure = Some((reason, message));
+            }
+            None => self.wake_at(self.observed.now),
         }
     }
 
@@ -180,9 +194,16 @@ impl Step<'_, '_> {
                         self.restart_changed(index);
                         continue;
                     }
-                    match self.behaviour(index) {
+                    if let Some(at) = self.liveness_failure(index, started)
+                        && now >= at
+                    {
+                        self.kill_unhealthy(index);
+                        continue;
+                    }
+                    let (run, message) = self.behaviour(index);
+                    match run {
                         Run::Ends { after, code } if now >= started + after => {
-                            self.containers[index].stop(code, started + after);
+                            self.containers[index].stop_with(code, started + after, message);
                             if self.containers[index].role == Role::Init && code == 0 {
                                 return;
                             }
@@ -329,19 +350,41 @@ impl Step<'_, '_> {
         self.containers[index].wait("CrashLoopBackOff", message);
     }
 
-    /// How this run of the container goes, decided once per run.
-    fn behaviour(&mut self, index: usize) -> Run {
+    /// How this run of the container goes and what it leaves as a message, decided once per run.
+    fn behaviour(&mut self, index: usize) -> (Run, String) {
         let container = &self.containers[index];
         let key = (container.name().to_string(), container.restarts);
-        if let Some(run) = self.memory.runs.get(&key) {
-            return *run;
+        if let Some(known) = self.memory.runs.get(&key) {
+            return known.clone();
         }
-        let exists = |path: &str| (self.observed.exists)(container.spec, path);
-        let (run, files) = behaviour::run(self.observed.pod, container.spec, container.role == Role::Init, &exists);
-        self.plan.files.extend(files.into_iter().map(|path| (key.0.clone(), path)));
+        let read = |path: &str| (self.observed.read)(container.spec, path);
+        let outcome = behaviour::run(self.observed.pod, container.spec, container.role == Role::Init, &read);
+        let decided = (outcome.run, outcome.message(container.spec));
+        self.plan.files.extend(outcome.files.into_iter().map(|(path, text)| (key.0.clone(), path, text)));
         self.memory.runs.retain(|(name, _), _| *name != key.0);
-        self.memory.runs.insert(key, run);
-        run
+        self.memory.runs.insert(key, decided.clone());
+        decided
+    }
+
+    /// When the liveness probe has failed often enough, if it is known to fail.
+    fn liveness_failure(&mut self, index: usize, started: i64) -> Option<i64> {
+        let container = &self.containers[index];
+        if container.role == Role::Init || !behaviour::probe_fails(self.observed.pod, container.spec, "livenessProbe") {
+            return None;
+        }
+        let number = |field: &str, default: i64| container.spec.i64_at(&format!("/livenessProbe/{field}")).unwrap_or(default);
+        let at = started + number("initialDelaySeconds", 0) + number("periodSeconds", 10) * number("failureThreshold", 3);
+        self.wake_at(at);
+        Some(at)
+    }
+
+    fn kill_unhealthy(&mut self, index: usize) {
+        let now = self.observed.now;
+        let container = &mut self.containers[index];
+        let message = format!("Container {} failed liveness probe, will be restarted", container.name());
+        self.plan.events.push(Notice::warning("Unhealthy", "Liveness probe failed: ".into()).at(container.field_path()));
+        self.plan.events.push(Notice::normal("Killing", message).at(container.field_path()));
+        container.stop(KILLED, now);
     }
 
     /// Started and ready, some time after the start if the pod says so.
@@ -353,7 +396,8 @@ impl Step<'_, '_> {
         let started_at = started + delay("startupProbe");
         let ready_delay = behaviour::seconds(pod, container.name(), "ready-delay-seconds").unwrap_or_else(|| delay("readinessProbe"));
         let ready_at = started_at.max(started + ready_delay);
-        let never = behaviour::setting(pod, container.name(), "never-ready") == Some("true");
+        let never =
+            behaviour::setting(pod, container.name(), "never-ready") == Some("true") || behaviour::probe_fails(pod, spec, "readinessProbe");
         container.started = now >= started_at;
         container.ready = match container.role {
             Role::Init | Role::Ephemeral => false,
@@ -390,7 +434,7 @@ impl Step<'_, '_> {
         let message = "Pod was active on the node longer than the specified deadline";
         self.plan.events.push(Notice::normal("DeadlineExceeded", message.into()));
         self.kill(&[Role::Init, Role::Sidecar, Role::App, Role::Ephemeral]);
-        self.phase_reason = Some(("DeadlineExceeded", message));
+        self.failure = Some(("DeadlineExceeded", message.into()));
     }
 
     /// The deletion of the pod: containers get their time to stop, then the object may go.
@@ -449,8 +493,8 @@ impl Step<'_, '_> {
         let pod = self.observed.pod;
         let mut status = pod.get("status").cloned().unwrap_or_else(|| json!({}));
         if !is_terminal(pod) {
-            let ending = self.plan.gone || self.phase_reason.is_some();
-            let phase = if self.phase_reason.is_some() { "Failed" } else { conditions::phase(pod, &self.containers, ending) };
+            let ending = self.plan.gone || self.failure.is_some();
+            let phase = if self.failure.is_some() { "Failed" } else { conditions::phase(pod, &self.containers, ending) };
             self.write(&mut status, phase);
         }
         if pod.generation() > 0 {
@@ -474,7 +518,7 @@ impl Step<'_, '_> {
             status["podIP"] = json!(address.to_string());
             status["podIPs"] = json!([{"ip": address.to_string()}]);
         }
-        if let Some((reason, message)) = self.phase_reason {
+        if let Some((reason, message)) = &self.failure {
             status["reason"] = json!(reason);
             status["message"] = json!(message);
         }

@@ -7,7 +7,7 @@ mod defaults;
 mod names;
 mod schema;
 mod structure;
-mod text;
+pub(crate) mod text;
 mod version;
 
 pub(crate) use conversion::is_ca_bundle;

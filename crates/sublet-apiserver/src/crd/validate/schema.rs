@@ -27,6 +27,9 @@ pub(super) fn validate(schema: &Value, has_status: bool, path: &FieldPath) -> Ve
     let mut walker = Walker { errors: Vec::new() };
     walker.walk(Some(schema), path, &Place { is_root: true, inside_meta: false, no_defaults: None });
     errors.extend(walker.errors);
+    if errors.is_empty() {
+        errors.extend(super::super::rules::validate(schema, path));
+    }
     errors
 }
 
