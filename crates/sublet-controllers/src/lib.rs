@@ -12,6 +12,7 @@ mod deployment;
 mod disruption;
 mod endpoints;
 mod garbage_collector;
+mod job;
 mod kit;
 mod namespace;
 mod pod_gc;
@@ -47,6 +48,8 @@ const ALL: &[(&str, Make)] = &[
     ("root-ca-certificate-publisher", |config| root_ca::controller(config.root_ca_pem.clone())),
     ("replicaset", |_| replicaset::replica_sets()),
     ("replicationcontroller", |_| replicaset::replication_controllers()),
+    ("job", |_| job::controller()),
+    ("job-orphaned-pods", |_| job::orphaned_pods()),
     ("statefulset", |_| statefulset::controller()),
     ("endpoints", |_| endpoints::endpoints()),
     ("endpointslice", |_| endpoints::endpoint_slices()),
