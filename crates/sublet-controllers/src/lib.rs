@@ -8,6 +8,7 @@
 //! objects do not tell; a quiet cluster causes no requests.
 
 mod cluster_role_aggregation;
+mod cronjob;
 mod deployment;
 mod disruption;
 mod endpoints;
@@ -50,6 +51,7 @@ const ALL: &[(&str, Make)] = &[
     ("replicationcontroller", |_| replicaset::replication_controllers()),
     ("job", |_| job::controller()),
     ("job-orphaned-pods", |_| job::orphaned_pods()),
+    ("cronjob", |_| cronjob::controller()),
     ("statefulset", |_| statefulset::controller()),
     ("endpoints", |_| endpoints::endpoints()),
     ("endpointslice", |_| endpoints::endpoint_slices()),
