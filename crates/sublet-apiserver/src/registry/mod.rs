@@ -93,6 +93,8 @@ pub struct Custom {
     pub deprecation_warning: Option<String>,
     /// The definition is being deleted: creates are forbidden, what is there can be read and deleted.
     pub terminating: bool,
+    /// The compiled `x-kubernetes-validations`, if there are any.
+    pub rules: Option<Arc<crate::crd::Rules>>,
 }
 
 impl Resource {
