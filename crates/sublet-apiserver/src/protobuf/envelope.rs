@@ -3,14 +3,16 @@
 use super::ProtobufError;
 use super::decode::Decoder;
 use super::encode::MessageSeed;
-use super::table::{MessageId, table};
-use super::wire::{BYTES, Reader, close, open as open_nested, put_bytes};
+use super::table::{MessageId, Type, table};
+use super::wire::{BYTES, Open, Reader, close, open as open_nested, put_bytes};
 use bytes::Bytes;
-use serde::de::DeserializeSeed;
+use serde::de::{DeserializeSeed, Deserializer};
 use serde_json::{Value, json};
 
 /// Every protobuf body of Kubernetes begins so.
 pub const PREFIX: &[u8] = b"k8s\0";
+/// Events of a watch have their length in front, big-endian.
+const FRAME_LENGTH_BYTES: usize = 4;
 
 /// What the envelope says about the bytes in it.
 #[derive(Default)]
@@ -33,17 +35,106 @@ pub fn decode(body: &[u8], expected: Option<(&str, &str)>) -> Result<Value, Prot
 
 /// The body of an object that has `apiVersion` and `kind`.
 pub fn encode(object: &Value) -> Result<Bytes, ProtobufError> {
-    let text = |key: &str| object[key].as_str().unwrap_or_default();
-    let (api_version, kind) = (text("apiVersion"), text("kind"));
-    let id = message_of(api_version, kind).ok_or_else(|| no_message(api_version, kind))?;
     let mut out = Vec::with_capacity(512);
-    let raw = begin(&mut out, api_version, kind);
-    MessageSeed { table: table(), id, out: &mut out }.deserialize(object).map_err(|e| ProtobufError::new(e.to_string()))?;
-    finish(&mut out, raw);
+    write_value(&mut out, object)?;
     Ok(out.into())
 }
 
-fn begin(out: &mut Vec<u8>, api_version: &str, kind: &str) -> super::wire::Open {
+/// As [`encode`], from the JSON of an object whose version and kind are known.
+pub fn encode_json(api_version: &str, kind: &str, json: &[u8]) -> Result<Bytes, ProtobufError> {
+    let mut out = Vec::with_capacity(json.len());
+    write_json(&mut out, api_version, kind, json)?;
+    Ok(out.into())
+}
+
+/// One event of a watch, with its length in front.
+pub fn watch_event(event_type: &str, object: &Value) -> Result<Bytes, ProtobufError> {
+    framed(event_type, 512, |out| write_value(out, object))
+}
+
+/// As [`watch_event`], from the JSON of an object whose version and kind are known.
+pub fn watch_event_json(event_type: &str, api_version: &str, kind: &str, json: &[u8]) -> Result<Bytes, ProtobufError> {
+    framed(event_type, json.len() + 32, |out| write_json(out, api_version, kind, json))
+}
+
+/// Writes a list, item by item.
+pub struct ListEncoder {
+    out: Vec<u8>,
+    raw: Open,
+    item: MessageId,
+    items_number: u32,
+}
+
+impl ListEncoder {
+    /// `bytes` is about how many the items have.
+    pub fn new(api_version: &str, list_kind: &str, metadata: &Value, bytes: usize) -> Result<Self, ProtobufError> {
+        let id = message_of(api_version, list_kind).ok_or_else(|| no_message(api_version, list_kind))?;
+        let items = table().message(id).fields.iter().find_map(|field| match (field.name, field.of) {
+            ("items", Type::Message(item)) => Some((item, field.number)),
+            _ => None,
+        });
+        let (item, items_number) = items.ok_or_else(|| ProtobufError::new(format!("{list_kind} is no list")))?;
+        let mut out = Vec::with_capacity(bytes + 128);
+        let raw = begin(&mut out, api_version, list_kind);
+        write_message(&mut out, id, &json!({"metadata": metadata}))?;
+        Ok(Self { out, raw, item, items_number })
+    }
+
+    pub fn item(&mut self, json: &[u8]) -> Result<(), ProtobufError> {
+        let item = open_nested(&mut self.out, self.items_number);
+        write_message(&mut self.out, self.item, &mut serde_json::Deserializer::from_slice(json))?;
+        close(&mut self.out, item);
+        Ok(())
+    }
+
+    pub fn finish(mut self) -> Bytes {
+        finish(&mut self.out, self.raw);
+        self.out.into()
+    }
+}
+
+fn framed(event_type: &str, bytes: usize, write: impl FnOnce(&mut Vec<u8>) -> Result<(), ProtobufError>) -> Result<Bytes, ProtobufError> {
+    let mut out = Vec::with_capacity(bytes + 32);
+    out.extend_from_slice(&[0; FRAME_LENGTH_BYTES]);
+    put_bytes(&mut out, 1, event_type.as_bytes());
+    let object = open_nested(&mut out, 2);
+    let raw = open_nested(&mut out, 1);
+    write(&mut out)?;
+    close(&mut out, raw);
+    close(&mut out, object);
+    let length = u32::try_from(out.len() - FRAME_LENGTH_BYTES).map_err(|_| ProtobufError::new("the event is too large"))?;
+    out[..FRAME_LENGTH_BYTES].copy_from_slice(&length.to_be_bytes());
+    Ok(out.into())
+}
+
+fn write_value(out: &mut Vec<u8>, object: &Value) -> Result<(), ProtobufError> {
+    let text = |key: &str| object[key].as_str().unwrap_or_default();
+    write(out, text("apiVersion"), text("kind"), object)
+}
+
+fn write_json(out: &mut Vec<u8>, api_version: &str, kind: &str, json: &[u8]) -> Result<(), ProtobufError> {
+    write(out, api_version, kind, &mut serde_json::Deserializer::from_slice(json))
+}
+
+fn write<'de, D>(out: &mut Vec<u8>, api_version: &str, kind: &str, object: D) -> Result<(), ProtobufError>
+where
+    D: Deserializer<'de, Error = serde_json::Error>,
+{
+    let id = message_of(api_version, kind).ok_or_else(|| no_message(api_version, kind))?;
+    let raw = begin(out, api_version, kind);
+    write_message(out, id, object)?;
+    finish(out, raw);
+    Ok(())
+}
+
+fn write_message<'de, D>(out: &mut Vec<u8>, id: MessageId, object: D) -> Result<(), ProtobufError>
+where
+    D: Deserializer<'de, Error = serde_json::Error>,
+{
+    MessageSeed { table: table(), id, out }.deserialize(object).map_err(|e| ProtobufError::new(e.to_string()))
+}
+
+fn begin(out: &mut Vec<u8>, api_version: &str, kind: &str) -> Open {
     out.extend_from_slice(PREFIX);
     let type_meta = open_nested(out, 1);
     put_bytes(out, 1, api_version.as_bytes());
@@ -52,7 +143,7 @@ fn begin(out: &mut Vec<u8>, api_version: &str, kind: &str) -> super::wire::Open 
     open_nested(out, 2)
 }
 
-fn finish(out: &mut Vec<u8>, raw: super::wire::Open) {
+fn finish(out: &mut Vec<u8>, raw: Open) {
     close(out, raw);
     // contentEncoding and contentType
     put_bytes(out, 3, &[]);

@@ -11,7 +11,7 @@ mod special;
 mod table;
 mod wire;
 
-pub use envelope::{decode, encode, knows};
+pub use envelope::{ListEncoder, decode, encode, encode_json, knows, watch_event, watch_event_json};
 
 use std::fmt;
 
