@@ -48,11 +48,14 @@ impl Change {
 type Handler = Box<dyn Fn(&Change) + Send + Sync>;
 /// Keys under which an object is found in a named index.
 type IndexFn = Box<dyn Fn(&Value) -> Vec<String> + Send + Sync>;
+/// Drops what no reader of the copy needs, to save memory.
+type Transform = Box<dyn Fn(&mut Value) + Send + Sync>;
 
 /// A local copy of one resource. Reads never wait for the network.
 pub struct Informer {
     gvr: Gvr,
     scope: Scope,
+    transform: Option<Transform>,
     /// Guards the copy; held for plain memory moves only.
     store: RwLock<Store>,
     handlers: RwLock<Vec<Handler>>,
@@ -80,7 +83,18 @@ enum Ahead {
 
 impl Informer {
     pub fn new(gvr: Gvr, scope: Scope) -> Arc<Self> {
-        Arc::new(Self { gvr, scope, store: RwLock::default(), handlers: RwLock::default(), synced: watch::Sender::new(false) })
+        Self::build(gvr, scope, None)
+    }
+
+    /// As [`Self::new`]; every object passes `transform` before it is kept and shown to handlers.
+    /// It must leave the metadata that names the object alone.
+    pub fn with_transform(gvr: Gvr, scope: Scope, transform: impl Fn(&mut Value) + Send + Sync + 'static) -> Arc<Self> {
+        Self::build(gvr, scope, Some(Box::new(transform)))
+    }
+
+    fn build(gvr: Gvr, scope: Scope, transform: Option<Transform>) -> Arc<Self> {
+        let (store, handlers) = (RwLock::default(), RwLock::default());
+        Arc::new(Self { gvr, scope, transform, store, handlers, synced: watch::Sender::new(false) })
     }
 
     pub fn gvr(&self) -> &Gvr {
@@ -301,7 +315,10 @@ impl Informer {
         self.take_in(key, object, false);
     }
 
-    fn take_in(&self, key: NamespacedName, object: Value, own_write: bool) {
+    fn take_in(&self, key: NamespacedName, mut object: Value, own_write: bool) {
+        if let Some(transform) = &self.transform {
+            transform(&mut object);
+        }
         let new = Arc::new(object);
         let at = revision(new.resource_version());
         let old = {
@@ -346,7 +363,13 @@ impl Informer {
             let Some(old) = store.take(key) else { return };
             old
         };
-        let old = last.map_or(old, |last| Arc::new(last.clone()));
+        let old = last.map_or(old, |last| {
+            let mut last = last.clone();
+            if let Some(transform) = &self.transform {
+                transform(&mut last);
+            }
+            Arc::new(last)
+        });
         self.notify(&Change { old: Some(old), new: None });
     }
 
@@ -494,6 +517,21 @@ mod tests {
         informer.remove(&key, Some(&versioned("a", "7", "u")));
         informer.put(key.clone(), versioned("a", "8", "next"));
         assert!(informer.get_key(&key).is_some());
+    }
+
+    /// Handlers of a deletion saw the object as it came over the wire, and missed what the transform adds.
+    #[test]
+    fn the_last_form_of_an_object_is_transformed_too() {
+        let informer = Informer::with_transform(crate::resources::PODS, Scope::default(), |o| o["mark"] = json!(true));
+        let seen = Arc::new(Mutex::new(Vec::new()));
+        informer.on_change({
+            let seen = seen.clone();
+            move |c| seen.lock().unwrap().push(c.object()["mark"] == true)
+        });
+        let key = NamespacedName::new("n", "a");
+        informer.put(key.clone(), pod("a", "1", "o1"));
+        informer.remove(&key, Some(&pod("a", "2", "o1")));
+        assert_eq!(*seen.lock().unwrap(), [true, true]);
     }
 
     #[test]

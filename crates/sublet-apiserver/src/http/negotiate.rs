@@ -1,0 +1,107 @@
+//! Which representation a client wants, and which one a request body has.
+
+use http::HeaderMap;
+use http::header::{ACCEPT, ACCEPT_ENCODING, CONTENT_TYPE};
+use sublet_machinery::ApiError;
+
+/// How the bytes are written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+pub enum Encoding {
+    #[default]
+    Json,
+    Yaml,
+}
+
+/// In which form the object is shown.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+pub enum Form {
+    #[default]
+    Whole,
+    Table,
+    /// `PartialObjectMetadata` or its list.
+    Metadata,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+pub struct Accepted {
+    pub encoding: Encoding,
+    pub form: Form,
+    pub pretty: bool,
+}
+
+/// The first acceptable entry of the Accept header.
+pub fn accept(headers: &HeaderMap) -> Result<Accepted, ApiError> {
+    let mut seen = false;
+    for value in headers.get_all(ACCEPT) {
+        let Ok(value) = value.to_str() else { continue };
+        for entry in value.split(',').map(str::trim).filter(|e| !e.is_empty()) {
+            seen = true;
+            if let Some(accepted) = accept_entry(entry) {
+                return Ok(accepted);
+            }
+        }
+    }
+    if seen {
+        return Err(ApiError::not_acceptable("only the following media types are accepted: application/json, application/yaml"));
+    }
+    Ok(Accepted::default())
+}
+
+fn accept_entry(entry: &str) -> Option<Accepted> {
+    let mut parts = entry.split(';').map(str::trim);
+    let encoding = match parts.next()? {
+        "application/json" | "*/*" | "application/*" | "text/*" | "text/html" => Encoding::Json,
+        "application/yaml" => Encoding::Yaml,
+        _ => return None,
+    };
+    let (mut as_kind, mut group, mut version, mut pretty) = ("", "", "", false);
+    for parameter in parts {
+        match parameter.split_once('=') {
+            Some(("as", value)) => as_kind = value,
+            Some(("g", value)) => group = value,
+            Some(("v", value)) => version = value,
+            Some(("pretty", value)) => pretty = value == "1",
+            _ => {}
+        }
+    }
+    let form = match (as_kind, group, version) {
+        ("", _, _) => Form::Whole,
+        ("Table", "meta.k8s.io", "v1" | "v1beta1") => Form::Table,
+        ("PartialObjectMetadata" | "PartialObjectMetadataList", "meta.k8s.io", "v1" | "v1beta1") => Form::Metadata,
+        _ => return None,
+    };
+    Some(Accepted { encoding, form, pretty })
+}
+
+pub fn accepts_gzip(headers: &HeaderMap) -> bool {
+    headers.get_all(ACCEPT_ENCODING).iter().filter_map(|v| v.to_str().ok()).flat_map(|v| v.split(',')).any(|e| {
+        let mut parts = e.trim().split(';');
+        parts.next() == Some("gzip") && !parts.any(|p| p.trim() == "q=0")
+    })
+}
+
+/// The media type of the body without parameters; JSON when none is given.
+pub fn content_type(headers: &HeaderMap) -> &str {
+    headers.get(CONTENT_TYPE).and_then(|v| v.to_str().ok()).and_then(|v| v.split(';').next()).map_or("application/json", str::trim)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn check(header: &str) -> Option<(Encoding, Form)> {
+        let mut headers = HeaderMap::new();
+        headers.insert(ACCEPT, header.parse().unwrap());
+        accept(&headers).ok().map(|a| (a.encoding, a.form))
+    }
+
+    #[test]
+    fn the_first_form_we_speak_wins() {
+        let table = "application/json;as=Table;v=v1;g=meta.k8s.io,application/json";
+        assert_eq!(check(table), Some((Encoding::Json, Form::Table)));
+        assert_eq!(check("application/vnd.kubernetes.protobuf,application/json"), Some((Encoding::Json, Form::Whole)));
+        assert_eq!(check("application/yaml"), Some((Encoding::Yaml, Form::Whole)));
+        assert_eq!(check("application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1"), Some((Encoding::Json, Form::Metadata)));
+        assert_eq!(check("application/vnd.kubernetes.protobuf"), None);
+    }
+}

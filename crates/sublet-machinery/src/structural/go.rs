@@ -1,0 +1,33 @@
+//! The Go names of types, which clients see in messages about wrong types.
+
+use crate::schema::{SchemaNode, ValueType};
+
+/// `v1.PodSpec`, `[]v1.Container`, `map[string]string`, `int32`.
+pub(super) fn type_name(node: SchemaNode<'_>) -> String {
+    if node.int_or_string {
+        return "int32".into();
+    }
+    match node.value_type {
+        ValueType::Array => format!("[]{}", node.items().map_or_else(|| "interface {}".into(), type_name)),
+        ValueType::Object | ValueType::Any => match (&node.type_name, node.additional()) {
+            (Some(name), _) => {
+                let mut parts = name.rsplit('.');
+                let (kind, package) = (parts.next().unwrap_or_default(), parts.next().unwrap_or_default());
+                format!("{package}.{kind}")
+            }
+            (None, Some(values)) => format!("map[string]{}", type_name(values)),
+            (None, None) => "map[string]interface {}".into(),
+        },
+        ValueType::String if node.format.as_deref() == Some("byte") => "[]uint8".into(),
+        ValueType::String => "string".into(),
+        ValueType::Integer if node.format.as_deref() == Some("int32") => "int32".into(),
+        ValueType::Integer => "int64".into(),
+        ValueType::Number => "float64".into(),
+        ValueType::Boolean => "bool".into(),
+    }
+}
+
+/// `PodSpec`.
+pub(super) fn short_name(node: SchemaNode<'_>) -> String {
+    node.type_name.as_deref().and_then(|name| name.rsplit('.').next()).unwrap_or_default().to_string()
+}
