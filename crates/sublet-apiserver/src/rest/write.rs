@@ -12,7 +12,7 @@ use crate::registry::Resource;
 use crate::server::Server;
 use crate::store::entry::{Encoded, Entry};
 use crate::store::storage_error;
-use crate::strategy::{NameRule, Strategy};
+use crate::strategy::{NameRule, Strategy, distinct};
 use http::StatusCode;
 use serde_json::Value;
 use std::sync::{Arc, LazyLock};
@@ -358,10 +358,11 @@ impl Server {
     fn check(&self, resource: &Resource, object: &Value) -> Result<(), ApiError> {
         let mut errors = self.validate_metadata(resource, object);
         errors.extend((resource.strategy.validate)(object));
+        errors.extend((resource.strategy.validate_create)(object));
         if resource.custom.is_some() {
             errors.extend(structural::validate(object, resource.schema.node(), &FieldPath::root()));
         }
-        refuse(resource, object.name(), &errors)
+        refuse(resource, object.name(), errors)
     }
 
     fn check_update(&self, resource: &Resource, subresource: &str, new: &Value, old: &Value) -> Result<(), ApiError> {
@@ -376,7 +377,7 @@ impl Server {
         if resource.custom.is_some() {
             errors.extend(structural::validate_update(new, old, resource.schema.node(), &FieldPath::root()));
         }
-        refuse(resource, new.name(), &errors)
+        refuse(resource, new.name(), errors)
     }
 
     /// Nobody grants what they do not have.
@@ -475,8 +476,8 @@ pub(crate) fn reset_fields(resource: &Resource, subresource: &str) -> &'static F
     }
 }
 
-fn refuse(resource: &Resource, name: &str, errors: &[FieldError]) -> Result<(), ApiError> {
-    if errors.is_empty() { Ok(()) } else { Err(ApiError::invalid(&resource.group, &resource.kind, name, errors)) }
+fn refuse(resource: &Resource, name: &str, errors: Vec<FieldError>) -> Result<(), ApiError> {
+    if errors.is_empty() { Ok(()) } else { Err(ApiError::invalid(&resource.group, &resource.kind, name, &distinct(errors))) }
 }
 
 fn check_name(request: &ResourceRequest<'_>, object: &mut Value) -> Result<(), ApiError> {
