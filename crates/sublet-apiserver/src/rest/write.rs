@@ -14,7 +14,7 @@ use crate::registry::Resource;
 use crate::server::Server;
 use crate::store::entry::{Encoded, Entry};
 use crate::store::storage_error;
-use crate::strategy::{NameRule, Strategy};
+use crate::strategy::{NameRule, Strategy, distinct};
 use http::StatusCode;
 use serde_json::Value;
 use std::sync::{Arc, LazyLock};
@@ -361,10 +361,11 @@ impl Server {
         let resource = &request.resource;
         let mut errors = self.validate_metadata(resource, object);
         errors.extend((resource.strategy.validate)(object));
+        errors.extend((resource.strategy.validate_create)(object));
         if resource.custom.is_some() {
             errors.extend(self.heed(request, crate::crd::validate_create(resource, object)));
         }
-        refuse(resource, object.name(), &errors)
+        refuse(resource, object.name(), errors)
     }
 
     fn check_update(&self, request: &ResourceRequest<'_>, new: &Value, old: &Value) -> Result<(), ApiError> {
@@ -384,7 +385,7 @@ impl Server {
             }
             (Some(_), _) => errors.extend(self.heed(request, crate::crd::validate_object_update(resource, new, old))),
         }
-        refuse(resource, new.name(), &errors)
+        refuse(resource, new.name(), errors)
     }
 
     /// Passes the warnings of a verdict on and returns its errors.
@@ -503,8 +504,8 @@ pub(crate) fn reset_fields(resource: &Resource, subresource: &str) -> &'static F
     }
 }
 
-fn refuse(resource: &Resource, name: &str, errors: &[FieldError]) -> Result<(), ApiError> {
-    if errors.is_empty() { Ok(()) } else { Err(ApiError::invalid(&resource.group, &resource.kind, name, errors)) }
+fn refuse(resource: &Resource, name: &str, errors: Vec<FieldError>) -> Result<(), ApiError> {
+    if errors.is_empty() { Ok(()) } else { Err(ApiError::invalid(&resource.group, &resource.kind, name, &distinct(errors))) }
 }
 
 fn check_name(request: &ResourceRequest<'_>, object: &mut Value) -> Result<(), ApiError> {
