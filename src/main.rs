@@ -1,1 +1,5 @@
-fn main() {}
+//! `sublet`: virtual clusters for Kubernetes.
+
+fn main() -> std::process::ExitCode {
+    sublet::main()
+}

@@ -6,7 +6,19 @@
 //! every write passes the same steps in the same order; nothing here reads flags or the environment.
 
 pub mod admission;
+pub mod allocator;
+pub mod auth;
 pub mod crd;
+pub mod discovery;
+pub mod facts;
+pub mod hooks;
+pub mod http;
+pub mod openapi;
+pub mod protobuf;
 pub mod reader;
 pub mod registry;
+pub mod rest;
+pub mod server;
+pub mod store;
 pub mod strategy;
+pub mod table;

@@ -1,1 +1,94 @@
-//! sublet-controllers
+//! The built-in controllers: what `kube-controller-manager` is to a Kubernetes cluster.
+//!
+//! Entry: [`add_all`] adds every controller that [`ControllersConfig`] does not leave out to a
+//! [`Manager`]. Each controller is a pure step (what is there, what is to be written) and a thin
+//! reconciler that feeds it from informers and applies its plan through one executor.
+//!
+//! Invariants: steps are level-triggered and safe to repeat; a controller holds no state that the
+//! objects do not tell; a quiet cluster causes no requests.
+
+mod cluster_role_aggregation;
+mod cronjob;
+mod daemonset;
+mod deployment;
+mod disruption;
+mod endpoints;
+mod garbage_collector;
+mod job;
+mod kit;
+mod namespace;
+mod pod_gc;
+mod replicaset;
+mod root_ca;
+mod service_account;
+mod statefulset;
+mod ttl_after_finished;
+mod volume;
+
+use std::collections::BTreeSet;
+use sublet_machinery::Gvr;
+use sublet_runtime::resources::{CONTROLLER_REVISIONS, ENDPOINT_SLICES, PODS, REPLICA_SETS};
+use sublet_runtime::{Controller, Manager, Scope};
+
+/// What the controllers need to know about the cluster.
+#[derive(Clone, Debug, Default)]
+pub struct ControllersConfig {
+    /// The CA certificates that pods are to trust, in PEM; empty: none are published.
+    pub root_ca_pem: String,
+    /// A pod may name a node whose object comes later, as in a cluster that sees the nodes of another:
+    /// a missing node then says nothing about its pods.
+    pub nodes_follow_pods: bool,
+    /// Names from [`names`] of controllers that are not to run.
+    pub without: BTreeSet<String>,
+}
+
+type Make = fn(&ControllersConfig) -> Controller;
+
+const ALL: &[(&str, Make)] = &[
+    ("namespace", |_| namespace::controller()),
+    ("serviceaccount", |_| service_account::controller()),
+    ("root-ca-certificate-publisher", |config| root_ca::controller(config.root_ca_pem.clone())),
+    ("replicaset", |_| replicaset::replica_sets()),
+    ("replicationcontroller", |_| replicaset::replication_controllers()),
+    ("job", |_| job::controller()),
+    ("job-orphaned-pods", |_| job::orphaned_pods()),
+    ("cronjob", |_| cronjob::controller()),
+    ("daemonset", |_| daemonset::controller()),
+    ("statefulset", |_| statefulset::controller()),
+    ("endpoints", |_| endpoints::endpoints()),
+    ("endpointslice", |_| endpoints::endpoint_slices()),
+    ("endpointslicemirroring", |_| endpoints::endpoint_slice_mirroring()),
+    ("disruption", |_| disruption::controller()),
+    ("disruption-stale-marks", |_| disruption::stale_marks()),
+    ("clusterrole-aggregation", |_| cluster_role_aggregation::controller()),
+    ("persistentvolumeclaim-protection", |_| volume::claim_protection()),
+    ("persistentvolume-protection", |_| volume::volume_protection()),
+    ("ephemeral-volume", |_| volume::ephemeral_volumes()),
+    ("pod-garbage-collector", |config| pod_gc::controller(config.nodes_follow_pods)),
+    ("ttl-after-finished", |_| ttl_after_finished::controller()),
+    ("garbagecollector", |_| garbage_collector::controller()),
+    ("deployment", |_| deployment::controller()),
+];
+
+/// The name of every controller, for [`ControllersConfig::without`].
+pub fn names() -> impl Iterator<Item = &'static str> {
+    ALL.iter().map(|(name, _)| *name)
+}
+
+/// Adds the controllers to a manager that is not running yet.
+pub fn add_all(manager: &mut Manager, config: &ControllersConfig) {
+    let informers = manager.informers();
+    let informer = |gvr: &Gvr| informers.informer(gvr, &Scope::default()).0;
+    for gvr in [&PODS, &REPLICA_SETS, &CONTROLLER_REVISIONS] {
+        kit::claim::index_orphans(&informer(gvr));
+    }
+    kit::pods::index_by_node(&informer(&PODS));
+    volume::index_by_claim(&informer(&PODS));
+    endpoints::index_slices(&informer(&ENDPOINT_SLICES));
+    for (name, make) in ALL {
+        let lacks_input = *name == "root-ca-certificate-publisher" && config.root_ca_pem.is_empty();
+        if !config.without.contains(*name) && !lacks_input {
+            manager.add(make(config));
+        }
+    }
+}

@@ -98,6 +98,8 @@ pub struct ApiError {
     pub uid: String,
     pub causes: Vec<Cause>,
     pub retry_after_seconds: u32,
+    /// `metadata.continue`: how to go on after an expired list, without consistency.
+    pub continue_token: String,
 }
 
 impl ApiError {
@@ -112,6 +114,7 @@ impl ApiError {
             uid: String::new(),
             causes: Vec::new(),
             retry_after_seconds: 0,
+            continue_token: String::new(),
         }
     }
 
@@ -240,6 +243,9 @@ impl ApiError {
         if self.reason != Reason::Unknown {
             status["reason"] = json!(self.reason.as_str());
         }
+        if !self.continue_token.is_empty() {
+            status["metadata"]["continue"] = json!(self.continue_token);
+        }
         let mut details = serde_json::Map::new();
         for (key, text) in [("name", &self.name), ("group", &self.group), ("kind", &self.kind), ("uid", &self.uid)] {
             if !text.is_empty() {
@@ -283,6 +289,7 @@ impl ApiError {
                 .pointer("/details/retryAfterSeconds")
                 .and_then(Value::as_u64)
                 .map_or(0, |s| s.min(u64::from(u32::MAX)) as u32),
+            continue_token: text("/metadata/continue"),
         }
     }
 }

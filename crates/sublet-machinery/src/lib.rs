@@ -6,13 +6,21 @@
 //!
 //! Invariants: no IO, no clock, no async. Everything is a function of its arguments.
 
+pub mod apply;
 pub mod error;
+pub mod metadata;
+pub mod names;
 pub mod object;
+pub mod patch;
+pub mod quantity;
 pub mod resource;
 pub mod schema;
+pub mod selector;
 pub mod structural;
 
 pub use error::{ApiError, Cause, FieldError, FieldErrorKind, FieldPath, Reason};
 pub use object::{NamespacedName, ObjectExt};
+pub use quantity::Quantity;
 pub use resource::{Gvk, Gvr};
 pub use schema::{ListType, MapType, Node, NodeId, PatchStrategy, Schema, SchemaNode, Table, ValueType};
+pub use selector::{FieldSelector, Selector};

@@ -40,7 +40,7 @@ pub enum MapType {
     Atomic,
 }
 
-/// `x-kubernetes-patch-strategy`, for strategic merge patch.
+/// `x-kubernetes-patch-strategy`, for strategic merge patch. Without one, lists are replaced and maps merge.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub enum PatchStrategy {
     #[default]
@@ -48,6 +48,8 @@ pub enum PatchStrategy {
     Merge,
     RetainKeys,
     MergeRetainKeys,
+    /// `replace` stated on a map: the patch's map stands for the whole.
+    ReplaceMap,
 }
 
 /// A rule of `x-kubernetes-validations`.

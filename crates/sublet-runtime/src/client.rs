@@ -320,6 +320,27 @@ impl Client {
         resource_version: &str,
         options: &ListOptions,
     ) -> Result<BoxStream<'static, Result<WatchEvent, ClientError>>, ClientError> {
+        self.watch_as(gvr, namespace, resource_version, options, "application/json").await
+    }
+
+    /// As [`Self::watch`] over all namespaces, with only the metadata of each object.
+    pub async fn watch_metadata(
+        &self,
+        gvr: &Gvr,
+        resource_version: &str,
+    ) -> Result<BoxStream<'static, Result<WatchEvent, ClientError>>, ClientError> {
+        let accept = "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1,application/json";
+        self.watch_as(gvr, "", resource_version, &ListOptions::default(), accept).await
+    }
+
+    async fn watch_as(
+        &self,
+        gvr: &Gvr,
+        namespace: &str,
+        resource_version: &str,
+        options: &ListOptions,
+        accept: &'static str,
+    ) -> Result<BoxStream<'static, Result<WatchEvent, ClientError>>, ClientError> {
         let query = [
             ("watch", "true".to_string()),
             ("allowWatchBookmarks", "true".to_string()),
@@ -327,7 +348,8 @@ impl Client {
             ("labelSelector", options.label_selector.clone()),
             ("fieldSelector", options.field_selector.clone()),
         ];
-        let request = request(Method::GET, &collection_path(gvr, namespace), &query, None, None)?;
+        let mut request = request(Method::GET, &collection_path(gvr, namespace), &query, None, None)?;
+        request.headers_mut().insert(header::ACCEPT, header::HeaderValue::from_static(accept));
         let response = self.send(request).await?;
         let lines = Lines { body: response.into_body(), buffer: Vec::new(), scanned: 0 };
         Ok(futures::stream::unfold(Some(lines), |lines| async {

@@ -48,11 +48,14 @@ impl Change {
 type Handler = Box<dyn Fn(&Change) + Send + Sync>;
 /// Keys under which an object is found in a named index.
 type IndexFn = Box<dyn Fn(&Value) -> Vec<String> + Send + Sync>;
+/// Drops what no reader of the copy needs, to save memory.
+type Transform = Box<dyn Fn(&mut Value) + Send + Sync>;
 
 /// A local copy of one resource. Reads never wait for the network.
 pub struct Informer {
     gvr: Gvr,
     scope: Scope,
+    transform: Option<Transform>,
     /// Guards the copy; held for plain memory moves only.
     store: RwLock<Store>,
     handlers: RwLock<Vec<Handler>>,
@@ -66,11 +69,32 @@ struct Store {
     by_index: HashMap<(&'static str, String), BTreeSet<NamespacedName>>,
     index_fns: Vec<(&'static str, IndexFn)>,
     resource_version: String,
+    /// What our own writes made of an object, as long as the watch has not come that far.
+    ahead: HashMap<NamespacedName, Ahead>,
+}
+
+/// Knowledge from the answer of a write that older news must not undo.
+enum Ahead {
+    /// The revision of our write.
+    Written(u64),
+    /// The uid of the object that we deleted.
+    Deleted(String),
 }
 
 impl Informer {
     pub fn new(gvr: Gvr, scope: Scope) -> Arc<Self> {
-        Arc::new(Self { gvr, scope, store: RwLock::default(), handlers: RwLock::default(), synced: watch::Sender::new(false) })
+        Self::build(gvr, scope, None)
+    }
+
+    /// As [`Self::new`]; every object passes `transform` before it is kept and shown to handlers.
+    /// It must leave the metadata that names the object alone.
+    pub fn with_transform(gvr: Gvr, scope: Scope, transform: impl Fn(&mut Value) + Send + Sync + 'static) -> Arc<Self> {
+        Self::build(gvr, scope, Some(Box::new(transform)))
+    }
+
+    fn build(gvr: Gvr, scope: Scope, transform: Option<Transform>) -> Arc<Self> {
+        let (store, handlers) = (RwLock::default(), RwLock::default());
+        Arc::new(Self { gvr, scope, transform, store, handlers, synced: watch::Sender::new(false) })
     }
 
     pub fn gvr(&self) -> &Gvr {
@@ -201,8 +225,13 @@ impl Informer {
             options.continue_token = page.continue_token;
         };
         let gone: Vec<NamespacedName> = {
-            let store = self.store.read().expect("no holder panics");
-            store.objects.keys().filter(|k| !fresh.contains_key(k)).cloned().collect()
+            let mut store = self.store.write().expect("no holder panics");
+            let listed_at = revision(&version);
+            store.ahead.retain(|key, ahead| match ahead {
+                Ahead::Written(at) => *at > listed_at,
+                Ahead::Deleted(uid) => fresh.get(key).is_some_and(|o| o.uid() == uid),
+            });
+            store.objects.keys().filter(|k| !fresh.contains_key(k) && !store.ahead.contains_key(k)).cloned().collect()
         };
         for key in gone {
             self.remove(&key, None);
@@ -224,7 +253,7 @@ impl Informer {
                     WatchEvent::Added(object) | WatchEvent::Modified(object) => {
                         version = object.resource_version().to_string();
                         self.put(NamespacedName::of(&object), object);
-                        self.store.write().expect("no holder panics").resource_version.clone_from(&version);
+                        self.reached(&version);
                         continue;
                     }
                     WatchEvent::Deleted(object) => {
@@ -237,8 +266,18 @@ impl Informer {
                     WatchEvent::Error(error) => return Err(error.into()),
                 };
                 version = object.resource_version().to_string();
-                self.store.write().expect("no holder panics").resource_version.clone_from(&version);
+                self.reached(&version);
             }
+        }
+    }
+
+    /// The watch has come to `version`.
+    fn reached(&self, version: &str) {
+        let mut store = self.store.write().expect("no holder panics");
+        store.resource_version = version.to_string();
+        if !store.ahead.is_empty() {
+            let now = revision(version);
+            store.ahead.retain(|_, ahead| !matches!(ahead, Ahead::Written(at) if *at <= now));
         }
     }
 
@@ -250,16 +289,56 @@ impl Informer {
         }
     }
 
-    /// Takes in an object. Public for loops that just wrote it and for tests.
-    pub fn put(&self, key: NamespacedName, object: Value) {
-        let new = Arc::new(object);
+    /// Takes in the answer of one of our own writes, so that the next step sees it before the watch
+    /// brings it. Answers that the watch has overtaken are dropped.
+    pub fn wrote(&self, object: &Value) {
+        if self.scope == Scope::default() {
+            self.take_in(NamespacedName::of(object), object.clone(), true);
+        }
+    }
+
+    /// Takes in that one of our own requests removed the object with this uid.
+    pub fn deleted(&self, key: &NamespacedName, uid: &str) {
         let old = {
             let mut store = self.store.write().expect("no holder panics");
+            if store.objects.get(key).is_none_or(|o| o.uid() != uid) {
+                return;
+            }
+            store.ahead.insert(key.clone(), Ahead::Deleted(uid.to_string()));
+            store.take(key)
+        };
+        self.notify(&Change { old, new: None });
+    }
+
+    /// Takes in an object. Public for tests; loops that just wrote it use [`Self::wrote`].
+    pub fn put(&self, key: NamespacedName, object: Value) {
+        self.take_in(key, object, false);
+    }
+
+    fn take_in(&self, key: NamespacedName, mut object: Value, own_write: bool) {
+        if let Some(transform) = &self.transform {
+            transform(&mut object);
+        }
+        let new = Arc::new(object);
+        let at = revision(new.resource_version());
+        let old = {
+            let mut store = self.store.write().expect("no holder panics");
+            let stale = match store.ahead.get(&key) {
+                Some(Ahead::Written(newest)) => at < *newest,
+                Some(Ahead::Deleted(uid)) => new.uid() == uid,
+                None => false,
+            };
+            if stale || (own_write && at <= revision(&store.resource_version)) {
+                return;
+            }
             if let Some(old) = store.objects.get(&key)
                 && old.resource_version() == new.resource_version()
                 && !new.resource_version().is_empty()
             {
                 return;
+            }
+            if own_write {
+                store.ahead.insert(key.clone(), Ahead::Written(at));
             }
             let old = store.objects.insert(key.clone(), new.clone());
             if let Some(old) = &old {
@@ -275,11 +354,22 @@ impl Informer {
     pub fn remove(&self, key: &NamespacedName, last: Option<&Value>) {
         let old = {
             let mut store = self.store.write().expect("no holder panics");
-            let Some(old) = store.objects.remove(key) else { return };
-            store.unindex(key, &old);
+            match store.ahead.get(key) {
+                // The end of a former object under this name: we hold a later one.
+                Some(Ahead::Written(at)) if last.is_some_and(|l| revision(l.resource_version()) < *at) => return,
+                Some(_) => _ = store.ahead.remove(key),
+                None => {}
+            }
+            let Some(old) = store.take(key) else { return };
             old
         };
-        let old = last.map_or(old, |last| Arc::new(last.clone()));
+        let old = last.map_or(old, |last| {
+            let mut last = last.clone();
+            if let Some(transform) = &self.transform {
+                transform(&mut last);
+            }
+            Arc::new(last)
+        });
         self.notify(&Change { old: Some(old), new: None });
     }
 
@@ -291,6 +381,12 @@ impl Informer {
 }
 
 impl Store {
+    fn take(&mut self, key: &NamespacedName) -> Option<Arc<Value>> {
+        let old = self.objects.remove(key)?;
+        self.unindex(key, &old);
+        Some(old)
+    }
+
     fn index(&mut self, key: &NamespacedName, object: &Value) {
         for uid in object.owner_references().iter().filter_map(|r| r["uid"].as_str()) {
             self.by_owner.entry(uid.to_string()).or_default().insert(key.clone());
@@ -324,6 +420,11 @@ impl Store {
     }
 }
 
+/// Revisions are numbers that rise; servers that write them otherwise get no head start from writes.
+fn revision(resource_version: &str) -> u64 {
+    resource_version.parse().unwrap_or_default()
+}
+
 /// Informers shared by all loops of one process side, one per resource and scope.
 #[derive(Default)]
 pub struct Informers {
@@ -340,6 +441,11 @@ impl Informers {
         let informer = Informer::new(gvr.clone(), scope.clone());
         all.insert((gvr.clone(), scope.clone()), informer.clone());
         (informer, true)
+    }
+
+    /// The informer of a resource, if somebody asked for it before.
+    pub fn existing(&self, gvr: &Gvr) -> Option<Arc<Informer>> {
+        self.all.read().expect("no holder panics").get(&(gvr.clone(), Scope::default())).cloned()
     }
 
     pub fn weak_all(&self) -> Vec<Weak<Informer>> {
@@ -376,6 +482,56 @@ mod tests {
         informer.remove(&key, None);
         assert!(informer.owned_by("o2").is_empty() && informer.by_index("version", "2").is_empty());
         assert_eq!(*seen.lock().unwrap(), [(false, true), (true, true), (true, false)]);
+    }
+
+    fn versioned(name: &str, version: &str, uid: &str) -> Value {
+        json!({"metadata": {"namespace": "n", "name": name, "uid": uid, "resourceVersion": version}})
+    }
+
+    #[test]
+    fn own_writes_are_seen_at_once_and_older_news_does_not_undo_them() {
+        let informer = Informer::new(crate::resources::PODS, Scope::default());
+        let key = NamespacedName::new("n", "a");
+        let held = || informer.get_key(&key).map(|o| o.resource_version().to_string());
+        informer.reached("10");
+        informer.wrote(&versioned("a", "9", "u"));
+        assert_eq!(held(), None, "the watch is past it and knows better");
+        informer.wrote(&versioned("a", "15", "u"));
+        informer.put(key.clone(), versioned("a", "12", "u"));
+        informer.remove(&key, Some(&versioned("a", "11", "former")));
+        assert_eq!(held().as_deref(), Some("15"));
+        informer.put(key.clone(), versioned("a", "15", "u"));
+        informer.reached("15");
+        informer.put(key.clone(), versioned("a", "16", "u"));
+        assert_eq!(held().as_deref(), Some("16"));
+    }
+
+    #[test]
+    fn own_deletes_are_seen_at_once() {
+        let informer = Informer::new(crate::resources::PODS, Scope::default());
+        let key = NamespacedName::new("n", "a");
+        informer.put(key.clone(), versioned("a", "5", "u"));
+        informer.deleted(&key, "u");
+        informer.put(key.clone(), versioned("a", "6", "u"));
+        assert!(informer.get_key(&key).is_none());
+        informer.remove(&key, Some(&versioned("a", "7", "u")));
+        informer.put(key.clone(), versioned("a", "8", "next"));
+        assert!(informer.get_key(&key).is_some());
+    }
+
+    /// Handlers of a deletion saw the object as it came over the wire, and missed what the transform adds.
+    #[test]
+    fn the_last_form_of_an_object_is_transformed_too() {
+        let informer = Informer::with_transform(crate::resources::PODS, Scope::default(), |o| o["mark"] = json!(true));
+        let seen = Arc::new(Mutex::new(Vec::new()));
+        informer.on_change({
+            let seen = seen.clone();
+            move |c| seen.lock().unwrap().push(c.object()["mark"] == true)
+        });
+        let key = NamespacedName::new("n", "a");
+        informer.put(key.clone(), pod("a", "1", "o1"));
+        informer.remove(&key, Some(&pod("a", "2", "o1")));
+        assert_eq!(*seen.lock().unwrap(), [true, true]);
     }
 
     #[test]

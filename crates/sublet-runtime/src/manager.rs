@@ -59,6 +59,11 @@ impl Ctx {
         informer
     }
 
+    /// As [`Self::informer`], for code that writes a resource which may be cached or not.
+    pub fn cached(&self, gvr: &Gvr) -> Option<Arc<Informer>> {
+        self.informers.existing(gvr)
+    }
+
     /// The queue of this controller, for steps that find work for other keys.
     pub fn queue(&self) -> &WorkQueue {
         &self.queue
@@ -83,12 +88,13 @@ pub struct Controller {
     name: &'static str,
     reconciler: Arc<dyn Reconciler>,
     watches: Vec<(Gvr, Scope, Option<Mapper>)>,
+    starts_with: Option<Key>,
     workers: usize,
 }
 
 impl Controller {
     pub fn new(name: &'static str, reconciler: impl Reconciler) -> Self {
-        Self { name, reconciler: Arc::new(reconciler), watches: Vec::new(), workers: 2 }
+        Self { name, reconciler: Arc::new(reconciler), watches: Vec::new(), starts_with: None, workers: 2 }
     }
 
     /// Every change of the resource queues the keys that `mapper` returns.
@@ -102,6 +108,13 @@ impl Controller {
     #[must_use]
     pub fn reads(mut self, gvr: Gvr) -> Self {
         self.watches.push((gvr, Scope::default(), None));
+        self
+    }
+
+    /// A key to work on once at the start, before anything changes.
+    #[must_use]
+    pub fn starts_with(mut self, key: Key) -> Self {
+        self.starts_with = Some(key);
         self
     }
 
@@ -188,6 +201,9 @@ impl Manager {
                         }
                     });
                 }
+            }
+            if let Some(key) = controller.starts_with.clone() {
+                queue.add(key);
             }
             queues.push(queue);
         }

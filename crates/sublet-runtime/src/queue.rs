@@ -5,6 +5,7 @@ use std::collections::{HashMap, HashSet, VecDeque};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 use tokio::sync::Notify;
+use tokio::time::Instant;
 
 const BACKOFF_FIRST: Duration = Duration::from_millis(5);
 const BACKOFF_MAX: Duration = Duration::from_secs(60);
@@ -29,6 +30,8 @@ struct State {
     dirty: HashSet<Key>,
     in_work: HashSet<Key>,
     failures: HashMap<Key, u32>,
+    /// The earliest time at which a key is to be added; later wishes for it are covered by that.
+    delayed: HashMap<Key, Instant>,
     closed: bool,
 }
 
@@ -53,11 +56,29 @@ impl WorkQueue {
         if delay.is_zero() {
             return self.add(key);
         }
+        let at = Instant::now() + delay;
+        {
+            let mut state = self.lock();
+            if state.delayed.get(&key).is_some_and(|earlier| *earlier <= at) {
+                return;
+            }
+            state.delayed.insert(key.clone(), at);
+        }
         let weak = Arc::downgrade(&self.shared);
         tokio::spawn(async move {
-            tokio::time::sleep(delay).await;
-            if let Some(shared) = weak.upgrade() {
-                Self { shared }.add(key);
+            tokio::time::sleep_until(at).await;
+            let Some(shared) = weak.upgrade() else { return };
+            let queue = Self { shared };
+            let due = {
+                let mut state = queue.lock();
+                let due = state.delayed.get(&key) == Some(&at);
+                if due {
+                    state.delayed.remove(&key);
+                }
+                due
+            };
+            if due {
+                queue.add(key);
             }
         });
     }
@@ -169,6 +190,20 @@ mod tests {
         queue.retry(key("a"));
         queue.next().await;
         assert_eq!(start.elapsed().as_millis(), 5);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn the_earliest_of_several_delays_counts() {
+        let queue = WorkQueue::new();
+        let start = Instant::now();
+        for millis in [50, 20, 80] {
+            queue.add_after(key("a"), Duration::from_millis(millis));
+        }
+        let a = queue.next().await.expect("open");
+        queue.done(&a);
+        assert_eq!(start.elapsed().as_millis(), 20);
+        tokio::time::sleep(Duration::from_millis(100)).await;
+        assert!(queue.is_empty());
     }
 
     #[tokio::test]

@@ -6,5 +6,12 @@
 //! [`Backend::write`] returns; observers see every write once, in order, before its writer gets the answer.
 
 mod backend;
+mod embedded;
+mod memory;
+mod state;
+#[cfg(any(test, feature = "suite"))]
+pub mod suite;
 
-pub use backend::{Backend, Event, Expect, KeyValue, Observer, StorageError, StoreIdentity, Write};
+pub use backend::{Backend, Event, Expect, KeyValue, Observer, StorageError, StoreIdentity, Write, WriteFuture};
+pub use embedded::{EmbeddedBackend, Options};
+pub use memory::MemoryBackend;

@@ -1,5 +1,25 @@
 //! Admission: plugins that change or refuse a request between authorization and commit.
 
+mod certificates;
+mod ingress_class;
+mod limit_ranger;
+mod namespace_lifecycle;
+mod plugins;
+mod pod_resize;
+mod priority;
+mod resource_quota;
+mod runtime_class;
+mod service_account;
+mod storage;
+mod taint_nodes;
+#[cfg(test)]
+pub(crate) mod testing;
+mod tolerations;
+mod topology_labels;
+mod util;
+
+pub use plugins::{Config, ORDER, SignerPermission, default_plugins};
+
 use crate::reader::Writer;
 use crate::registry::Resource;
 use async_trait::async_trait;

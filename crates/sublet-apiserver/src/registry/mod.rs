@@ -1,5 +1,10 @@
 //! The table that routes, discovery, OpenAPI, printing and storage are derived from: a row per resource.
 
+mod builtin;
+
+pub use builtin::builtin_rows;
+pub(crate) use builtin::storage_group_version;
+
 use crate::strategy::Strategy;
 use std::collections::BTreeMap;
 use std::sync::{Arc, RwLock};
@@ -39,13 +44,16 @@ pub struct Column {
     pub cell: Cell,
 }
 
+/// Makes a cell of an object; ages need to know the time.
+pub type CellCode = fn(&serde_json::Value, &crate::table::Printing<'_>) -> serde_json::Value;
+
 /// How the value of a column is found.
 #[derive(Clone)]
 pub enum Cell {
     /// A JSONPath as in `additionalPrinterColumns`.
     JsonPath(String),
     /// Code: some columns of built-in kinds count or format.
-    Code(fn(&serde_json::Value) -> serde_json::Value),
+    Code(CellCode),
 }
 
 /// A resource at one version: built-in and custom alike.
@@ -140,8 +148,24 @@ impl PartialEq for Cell {
 pub struct Snapshot {
     /// By (group, version, plural).
     pub resources: BTreeMap<(String, String, String), Arc<Resource>>,
+    /// Group versions that other servers serve; only discovery shows them here.
+    pub external: Vec<External>,
     /// Rises with every change: caches of documents compare it.
     pub generation: u64,
+}
+
+/// A group version behind an APIService with a `spec.service`.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct External {
+    pub group: String,
+    pub version: String,
+    /// `groupPriorityMinimum` and `versionPriority` of the APIService.
+    pub group_priority: i64,
+    pub version_priority: i64,
+    /// The `resources` of the version in aggregated discovery, as the other server told them last.
+    pub resources: Vec<serde_json::Value>,
+    /// Whether they were told just now: otherwise their `freshness` is `Stale`.
+    pub current: bool,
 }
 
 impl Snapshot {
@@ -164,7 +188,7 @@ pub struct Registry {
 impl Registry {
     pub fn new(rows: impl IntoIterator<Item = Arc<Resource>>) -> Self {
         let registry = Self::default();
-        registry.change(|resources| resources.extend(rows.into_iter().map(|r| (key(&r), r))));
+        registry.change(|next| next.resources.extend(rows.into_iter().map(|r| (key(&r), r))));
         registry
     }
 
@@ -174,16 +198,21 @@ impl Registry {
 
     /// Replaces all rows of a custom resource definition; no rows removes it.
     pub fn set_custom(&self, crd: &str, rows: Vec<Arc<Resource>>) {
-        self.change(|resources| {
-            resources.retain(|_, r| r.custom.as_ref().is_none_or(|c| c.crd != crd));
-            resources.extend(rows.into_iter().map(|r| (key(&r), r)));
+        self.change(|next| {
+            next.resources.retain(|_, r| r.custom.as_ref().is_none_or(|c| c.crd != crd));
+            next.resources.extend(rows.into_iter().map(|r| (key(&r), r)));
         });
     }
 
-    fn change(&self, edit: impl FnOnce(&mut BTreeMap<(String, String, String), Arc<Resource>>)) {
+    /// Replaces what other servers serve.
+    pub fn set_external(&self, external: Vec<External>) {
+        self.change(|next| next.external = external);
+    }
+
+    fn change(&self, edit: impl FnOnce(&mut Snapshot)) {
         let mut current = self.current.write().expect("no holder of this lock panics");
         let mut next = Snapshot::clone(&current);
-        edit(&mut next.resources);
+        edit(&mut next);
         next.generation += 1;
         *current = Arc::new(next);
     }
@@ -191,4 +220,29 @@ impl Registry {
 
 fn key(resource: &Resource) -> (String, String, String) {
     (resource.group.clone(), resource.version.clone(), resource.plural.clone())
+}
+
+/// A row for unit tests.
+#[cfg(test)]
+pub(crate) fn test_resource(group: &str, version: &str, plural: &str, kind: &str, strategy: Strategy) -> Resource {
+    let mut table = sublet_machinery::Table::new();
+    let root = table.push(sublet_machinery::Node::default());
+    Resource {
+        group: group.into(),
+        version: version.into(),
+        kind: kind.into(),
+        list_kind: format!("{kind}List"),
+        plural: plural.into(),
+        singular: kind.to_lowercase(),
+        short_names: Vec::new(),
+        categories: Vec::new(),
+        namespaced: true,
+        verbs: Vec::new(),
+        subresources: Vec::new(),
+        columns: Vec::new(),
+        schema: Schema { table: Arc::new(table), root },
+        storage_version: version.into(),
+        strategy,
+        custom: None,
+    }
 }

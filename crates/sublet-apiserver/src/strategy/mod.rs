@@ -1,6 +1,24 @@
 //! What the schema cannot say about a kind, as pure functions: dependent defaults, system fields,
 //! cross-field rules, immutability.
 
+mod access;
+mod apps;
+mod autoscaling;
+mod batch;
+mod core;
+pub(crate) mod edit;
+pub(crate) mod field;
+mod networking;
+pub(crate) mod pod;
+mod policy;
+pub(crate) mod quantities;
+mod status;
+mod storage;
+mod table;
+
+pub use pod::validate_binding;
+pub use table::of;
+
 use serde_json::Value;
 use sublet_machinery::FieldError;
 
@@ -29,6 +47,8 @@ pub struct Strategy {
     /// `(new, old)`: an update of `/status` keeps everything but status.
     pub prepare_status_update: fn(&mut Value, &Value),
     pub validate: fn(&Value) -> Vec<FieldError>,
+    /// What holds only for new objects; `validate` runs as well.
+    pub validate_create: fn(&Value) -> Vec<FieldError>,
     /// `(new, old)`; `validate` of the new object has run as well.
     pub validate_update: fn(&Value, &Value) -> Vec<FieldError>,
     pub validate_status_update: fn(&Value, &Value) -> Vec<FieldError>,
@@ -39,6 +59,8 @@ pub struct Strategy {
     pub grace: Grace,
     /// `metadata.generation` starts at 1 and rises with every change outside metadata and status.
     pub generation: bool,
+    /// `(new, old)`: whether the update raises it; most kinds compare all outside metadata and status.
+    pub changes_generation: fn(&Value, &Value) -> bool,
     /// Names are checked as this; metadata validation picks the rule.
     pub name_rule: NameRule,
     /// PUT of an object that does not exist creates it.
@@ -58,6 +80,12 @@ pub enum NameRule {
     PathSegment,
 }
 
+/// Upstream tells an error once, however often it is found.
+pub fn distinct(errors: Vec<FieldError>) -> Vec<FieldError> {
+    let mut seen = std::collections::BTreeSet::new();
+    errors.into_iter().filter(|error| seen.insert(error.to_string())).collect()
+}
+
 impl Strategy {
     /// No rules beyond metadata.
     pub const PLAIN: Self = Self {
@@ -66,12 +94,14 @@ impl Strategy {
         prepare_update: |_, _| {},
         prepare_status_update: keep_all_but_status,
         validate: |_| Vec::new(),
+        validate_create: |_| Vec::new(),
         validate_update: |_, _| Vec::new(),
         validate_status_update: |_, _| Vec::new(),
         warnings: |_| Vec::new(),
         fields: |_| Vec::new(),
         grace: Grace::None,
         generation: false,
+        changes_generation: spec_changed,
         name_rule: NameRule::DnsSubdomain,
         create_on_update: false,
         unconditional_update: true,
@@ -79,6 +109,14 @@ impl Strategy {
 
     /// The usual kind with spec and status: status belongs to `/status`, spec changes bump the generation.
     pub const SPEC_AND_STATUS: Self = Self { prepare_create: drop_status, prepare_update: keep_status, generation: true, ..Self::PLAIN };
+}
+
+/// Whether anything differs outside metadata and status.
+pub fn spec_changed(new: &Value, old: &Value) -> bool {
+    fn rest(object: &Value) -> impl Iterator<Item = (&String, &Value)> {
+        object.as_object().into_iter().flatten().filter(|(key, _)| !matches!(key.as_str(), "metadata" | "status"))
+    }
+    !rest(new).eq(rest(old))
 }
 
 pub fn drop_status(object: &mut Value) {

@@ -1,0 +1,172 @@
+//! A reader of `VirtualCluster` objects: every field with its default.
+
+use serde_json::Value;
+use sublet_machinery::ObjectExt;
+
+/// Whether the cluster runs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum State {
+    Running,
+    /// The API server answers; nothing is synced.
+    Paused,
+    /// Nothing runs; a request wakes it.
+    Asleep,
+}
+
+/// Where the control plane runs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Mode {
+    Packed,
+    Dedicated,
+    External,
+}
+
+/// What keeps the objects of the tenant.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Store {
+    Embedded,
+    Etcd,
+}
+
+/// How the tenant's API server is reached from outside.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Expose {
+    None,
+    ClusterIp,
+    NodePort,
+    LoadBalancer,
+    Ingress,
+}
+
+/// How tenant namespaces map to host namespaces.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Layout {
+    /// All into the namespace of the `VirtualCluster`.
+    Single,
+    /// One host namespace per tenant namespace.
+    Mapped,
+}
+
+/// A view of one object. Values that the schema would refuse read as the default.
+#[derive(Clone, Copy, Debug)]
+pub struct VirtualCluster<'a> {
+    object: &'a Value,
+}
+
+impl<'a> VirtualCluster<'a> {
+    pub fn new(object: &'a Value) -> Self {
+        Self { object }
+    }
+
+    pub fn name(&self) -> &'a str {
+        self.object.name()
+    }
+
+    pub fn namespace(&self) -> &'a str {
+        self.object.namespace()
+    }
+
+    pub fn uid(&self) -> &'a str {
+        self.object.uid()
+    }
+
+    pub fn object(&self) -> &'a Value {
+        self.object
+    }
+
+    pub fn version(&self) -> &'a str {
+        self.object.str_at("/spec/version").unwrap_or("1.37")
+    }
+
+    pub fn class(&self) -> &'a str {
+        self.object.str_at("/spec/class").unwrap_or_default()
+    }
+
+    pub fn state(&self) -> State {
+        match self.object.str_at("/spec/state") {
+            Some("Paused") => State::Paused,
+            Some("Asleep") => State::Asleep,
+            _ => State::Running,
+        }
+    }
+
+    pub fn mode(&self) -> Mode {
+        match self.object.str_at("/spec/controlPlane/mode") {
+            Some("Dedicated") => Mode::Dedicated,
+            Some("External") => Mode::External,
+            _ => Mode::Packed,
+        }
+    }
+
+    pub fn replicas(&self) -> i64 {
+        self.object.i64_at("/spec/controlPlane/replicas").unwrap_or(1)
+    }
+
+    pub fn store(&self) -> Store {
+        match self.object.str_at("/spec/controlPlane/store/type") {
+            Some("Etcd") => Store::Etcd,
+            _ => Store::Embedded,
+        }
+    }
+
+    pub fn expose(&self) -> Expose {
+        match self.object.str_at("/spec/controlPlane/expose/type") {
+            Some("None") => Expose::None,
+            Some("NodePort") => Expose::NodePort,
+            Some("LoadBalancer") => Expose::LoadBalancer,
+            Some("Ingress") => Expose::Ingress,
+            _ => Expose::ClusterIp,
+        }
+    }
+
+    /// Names beyond the usual ones under which the API server is reached.
+    pub fn hosts(&self) -> Vec<&'a str> {
+        self.object.array_at("/spec/controlPlane/expose/hosts").iter().filter_map(Value::as_str).collect()
+    }
+
+    pub fn layout(&self) -> Layout {
+        match self.object.str_at("/spec/layout") {
+            Some("Mapped") => Layout::Mapped,
+            _ => Layout::Single,
+        }
+    }
+
+    /// Share of the host's attention beside other tenants.
+    pub fn weight(&self) -> u32 {
+        self.object.i64_at("/spec/weight").and_then(|w| u32::try_from(w).ok()).unwrap_or(1).max(1)
+    }
+
+    /// Whether a kind is synced to the host; `kind` is a key of `spec.sync.toHost`.
+    pub fn syncs_to_host(&self, kind: &str) -> bool {
+        self.object["spec"]["sync"]["toHost"][kind]["enabled"].as_bool().unwrap_or(true)
+    }
+
+    pub fn syncs_to_tenant(&self, kind: &str) -> bool {
+        self.object["spec"]["sync"]["toTenant"][kind]["enabled"].as_bool().unwrap_or(true)
+    }
+
+    pub fn keeps_volumes(&self) -> bool {
+        self.object.str_at("/spec/deletion/volumes") == Some("Retain")
+    }
+
+    /// The name of the Secret with the admin kubeconfig.
+    pub fn kubeconfig_secret(&self) -> String {
+        format!("{}-kubeconfig", self.name())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    #[test]
+    fn an_empty_spec_reads_as_the_defaults() {
+        let object = json!({"metadata": {"name": "alpha", "namespace": "team-a"}, "spec": {}});
+        let cluster = VirtualCluster::new(&object);
+        assert_eq!((cluster.state(), cluster.mode(), cluster.layout()), (State::Running, Mode::Packed, Layout::Single));
+        assert_eq!((cluster.version(), cluster.weight(), cluster.replicas()), ("1.37", 1, 1));
+        assert!(cluster.syncs_to_host("pods") && !cluster.keeps_volumes());
+        assert_eq!(cluster.kubeconfig_secret(), "alpha-kubeconfig");
+    }
+}

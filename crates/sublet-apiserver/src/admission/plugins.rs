@@ -1,0 +1,107 @@
+//! Which plugins run, and in which order.
+
+use super::certificates::{CertificateApproval, CertificateRequester, CertificateSigning, CertificateSubjectRestriction};
+use super::ingress_class::DefaultIngressClass;
+use super::limit_ranger::LimitRanger;
+use super::namespace_lifecycle::NamespaceLifecycle;
+use super::pod_resize::PodResizeValidator;
+use super::priority::Priority;
+use super::resource_quota::ResourceQuota;
+use super::runtime_class::RuntimeClass;
+use super::service_account::ServiceAccount;
+use super::storage::{DefaultStorageClass, PersistentVolumeClaimResize, StorageObjectInUseProtection};
+use super::taint_nodes::TaintNodesByCondition;
+use super::tolerations::DefaultTolerationSeconds;
+use super::topology_labels::PodTopologyLabels;
+use super::{Plugin, UserInfo};
+use std::fmt;
+use std::sync::Arc;
+
+/// All plugins of upstream that can be on here, in upstream's order. Webhooks and policies live in rooms of
+/// their own; whoever adds them sorts by this list.
+pub const ORDER: &[&str] = &[
+    "NamespaceLifecycle",
+    "LimitRanger",
+    "ServiceAccount",
+    "TaintNodesByCondition",
+    "PodSecurity",
+    "Priority",
+    "DefaultTolerationSeconds",
+    "DefaultStorageClass",
+    "StorageObjectInUseProtection",
+    "PersistentVolumeClaimResize",
+    "RuntimeClass",
+    "CertificateApproval",
+    "CertificateSigning",
+    "CertificateSubjectRestriction",
+    "DefaultIngressClass",
+    "PodTopologyLabels",
+    "PodResizeValidator",
+    "MutatingAdmissionPolicy",
+    "MutatingAdmissionWebhook",
+    "ValidatingAdmissionPolicy",
+    "ValidatingAdmissionWebhook",
+    "ResourceQuota",
+];
+
+/// May the user `verb` (`approve`, `sign`) the signer named so?
+pub type SignerPermission = Arc<dyn Fn(&UserInfo, &str, &str) -> bool + Send + Sync>;
+
+/// What the plugins can be told.
+#[derive(Clone, Default)]
+pub struct Config {
+    /// Names as in `--disable-admission-plugins`.
+    pub disabled: Vec<String>,
+    /// `None` refuses approvals and signatures by everybody outside `system:masters`.
+    pub signer_permission: Option<SignerPermission>,
+}
+
+impl fmt::Debug for Config {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Config").field("disabled", &self.disabled).finish_non_exhaustive()
+    }
+}
+
+/// The plugins that are on by default and not disabled, in upstream's order.
+pub fn default_plugins(config: &Config) -> Vec<Box<dyn Plugin>> {
+    let permission = config.signer_permission.clone().unwrap_or_else(|| {
+        Arc::new(|user: &UserInfo, _: &str, _: &str| user.groups.iter().any(|g| g == "system:masters")) as SignerPermission
+    });
+    let all: Vec<Box<dyn Plugin>> = vec![
+        Box::new(CertificateRequester),
+        Box::new(NamespaceLifecycle),
+        Box::new(LimitRanger),
+        Box::new(ServiceAccount),
+        Box::new(TaintNodesByCondition),
+        Box::new(Priority),
+        Box::new(DefaultTolerationSeconds),
+        Box::new(DefaultStorageClass),
+        Box::new(StorageObjectInUseProtection),
+        Box::new(PersistentVolumeClaimResize),
+        Box::new(RuntimeClass),
+        Box::new(CertificateApproval::new(permission.clone())),
+        Box::new(CertificateSigning::new(permission)),
+        Box::new(CertificateSubjectRestriction),
+        Box::new(DefaultIngressClass),
+        Box::new(PodTopologyLabels),
+        Box::new(PodResizeValidator),
+        Box::new(ResourceQuota::default()),
+    ];
+    all.into_iter().filter(|plugin| !config.disabled.iter().any(|name| name == plugin.name())).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn plugins_stand_in_upstreams_order_and_can_be_switched_off() {
+        let names = |config: &Config| -> Vec<&'static str> { default_plugins(config).iter().map(|p| p.name()).collect() };
+        let place = |name: &&str| ORDER.iter().position(|n| n == name);
+        let all = names(&Config::default());
+        let places: Vec<_> = all.iter().filter_map(place).collect();
+        assert!(places.is_sorted(), "{all:?}");
+        let some = names(&Config { disabled: vec!["ServiceAccount".into()], ..Config::default() });
+        assert!(!some.contains(&"ServiceAccount"));
+    }
+}

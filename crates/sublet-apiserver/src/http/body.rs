@@ -1,0 +1,74 @@
+//! Request and response bodies.
+
+use bytes::Bytes;
+use futures::Stream;
+use futures::stream::BoxStream;
+use http_body::{Body as HttpBody, Frame, SizeHint};
+use http_body_util::{BodyExt, LengthLimitError, Limited};
+use std::pin::Pin;
+use std::task::{Context, Poll};
+use sublet_machinery::ApiError;
+
+/// The largest request body, as upstream's default.
+pub const BODY_BYTES_MAX: usize = 3 << 20;
+
+pub type BoxError = Box<dyn std::error::Error + Send + Sync>;
+
+/// A response body: all at once, or a stream for as long as the client listens.
+pub enum Body {
+    Full(Option<Bytes>),
+    Stream(BoxStream<'static, Result<Bytes, BoxError>>),
+}
+
+impl Body {
+    pub fn full(bytes: impl Into<Bytes>) -> Self {
+        let bytes = bytes.into();
+        Self::Full(if bytes.is_empty() { None } else { Some(bytes) })
+    }
+
+    pub fn empty() -> Self {
+        Self::Full(None)
+    }
+
+    pub fn stream(stream: impl Stream<Item = Result<Bytes, BoxError>> + Send + 'static) -> Self {
+        Self::Stream(Box::pin(stream))
+    }
+}
+
+impl HttpBody for Body {
+    type Data = Bytes;
+    type Error = BoxError;
+
+    fn poll_frame(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, BoxError>>> {
+        match &mut *self {
+            Self::Full(bytes) => Poll::Ready(bytes.take().map(|b| Ok(Frame::data(b)))),
+            Self::Stream(stream) => stream.as_mut().poll_next(cx).map(|item| item.map(|r| r.map(Frame::data))),
+        }
+    }
+
+    fn is_end_stream(&self) -> bool {
+        matches!(self, Self::Full(None))
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        match self {
+            Self::Full(bytes) => SizeHint::with_exact(bytes.as_ref().map_or(0, |b| b.len() as u64)),
+            Self::Stream(_) => SizeHint::default(),
+        }
+    }
+}
+
+/// Reads a request body up to the limit.
+pub async fn read<B>(body: B) -> Result<Bytes, ApiError>
+where
+    B: HttpBody<Data = Bytes> + Send,
+    B::Error: Into<BoxError>,
+{
+    match Limited::new(body, BODY_BYTES_MAX).collect().await {
+        Ok(collected) => Ok(collected.to_bytes()),
+        Err(error) if error.is::<LengthLimitError>() => {
+            Err(ApiError::too_large(format!("Request entity too large: limit is {BODY_BYTES_MAX}")))
+        }
+        Err(error) => Err(ApiError::bad_request(format!("the request body could not be read: {error}"))),
+    }
+}

@@ -1,0 +1,57 @@
+//! Query parameters.
+
+use sublet_machinery::ApiError;
+
+/// Most parameters that a request may have.
+const PARAMETERS_MAX: usize = 256;
+
+/// The decoded parameters of a request, in order.
+#[derive(Clone, Debug, Default)]
+pub struct Query(Vec<(String, String)>);
+
+impl Query {
+    pub fn parse(query: Option<&str>) -> Self {
+        let Some(query) = query else { return Self::default() };
+        Self(form_urlencoded::parse(query.as_bytes()).take(PARAMETERS_MAX).map(|(k, v)| (k.into_owned(), v.into_owned())).collect())
+    }
+
+    /// The first value of a parameter; empty when there is none.
+    pub fn get(&self, name: &str) -> &str {
+        self.0.iter().find(|(k, _)| k == name).map_or("", |(_, v)| v)
+    }
+
+    pub fn has(&self, name: &str) -> bool {
+        self.0.iter().any(|(k, _)| k == name)
+    }
+
+    pub fn all<'a>(&'a self, name: &'a str) -> impl Iterator<Item = &'a str> {
+        self.0.iter().filter(move |(k, _)| k == name).map(|(_, v)| v.as_str())
+    }
+
+    /// Go's strconv.ParseBool after upstream's rule: present without value, and anything but 0 and false, is true.
+    pub fn bool(&self, name: &str) -> bool {
+        self.has(name) && !matches!(self.get(name).to_ascii_lowercase().as_str(), "false" | "0")
+    }
+
+    pub fn number<T: std::str::FromStr>(&self, name: &str) -> Result<Option<T>, ApiError> {
+        match self.get(name) {
+            "" => Ok(None),
+            text => {
+                text.parse().map(Some).map_err(|_| ApiError::bad_request(format!("strconv.ParseInt: parsing {text:?}: invalid syntax")))
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn flags_are_true_unless_they_say_no() {
+        let query = Query::parse(Some("watch&a=1&b=0&c=False&d=true&labelSelector=a%3Db"));
+        assert_eq!(["watch", "a", "b", "c", "d", "e"].map(|n| query.bool(n)), [true, true, false, false, true, false]);
+        assert_eq!(query.get("labelSelector"), "a=b");
+        assert!(query.number::<i64>("labelSelector").is_err());
+    }
+}

@@ -1,0 +1,168 @@
+//! Get and list.
+
+use super::ResourceRequest;
+use super::convert::storage_resource;
+use super::options::{ListOptions, VersionMatch, parse_version};
+use super::selection::Selection;
+use crate::http::HttpResponse;
+use crate::server::Server;
+use crate::store::Snapshot;
+use crate::store::entry::Entry;
+use base64::Engine as _;
+use base64::engine::general_purpose::URL_SAFE_NO_PAD;
+use serde_json::{Value, json};
+use std::sync::Arc;
+use sublet_machinery::ApiError;
+
+/// A page of a list.
+pub struct Page {
+    pub entries: Vec<Arc<Entry>>,
+    pub revision: u64,
+    pub continue_token: String,
+    pub remaining: Option<usize>,
+}
+
+impl Server {
+    pub(crate) async fn handle_get(&self, request: &ResourceRequest<'_>) -> Result<HttpResponse, ApiError> {
+        if let Some(version) = parse_version(request.query.get("resourceVersion"))? {
+            self.wait_for(version).await?;
+        }
+        let name = &request.info.name;
+        let entry =
+            self.store().get(&storage_resource(&request.resource), request.namespace(), name).ok_or_else(|| request.not_found(name))?;
+        self.present_entry(request, http::StatusCode::OK, &entry)
+    }
+
+    pub(crate) async fn handle_list(&self, request: &ResourceRequest<'_>) -> Result<HttpResponse, ApiError> {
+        let options = ListOptions::parse(request.query, false)?;
+        let selection = Selection::parse(&request.resource, &options.label_selector, &options.field_selector)?;
+        let namespace = (request.resource.namespaced && !request.info.namespace.is_empty()).then_some(request.info.namespace.as_str());
+        let page = self.page(&storage_resource(&request.resource), namespace, &options, &selection).await?;
+        self.present_list(request, page)
+    }
+
+    /// The entries that a list asks for.
+    pub(crate) async fn page(
+        &self,
+        group_resource: &str,
+        namespace: Option<&str>,
+        options: &ListOptions,
+        selection: &Selection,
+    ) -> Result<Page, ApiError> {
+        let (snapshot, start) = if options.continue_token.is_empty() {
+            let snapshot = match options.version {
+                VersionMatch::Latest => self.store().list(group_resource, namespace),
+                VersionMatch::NotOlderThan(version) => {
+                    self.wait_for(version).await?;
+                    self.store().list(group_resource, namespace)
+                }
+                VersionMatch::Exact(version) => {
+                    self.wait_for(version).await?;
+                    self.store()
+                        .list_at(group_resource, namespace, version)
+                        .map_err(|_| ApiError::expired(format!("The resourceVersion for the provided list is too old: {version}")))?
+                }
+            };
+            (snapshot, String::new())
+        } else {
+            self.continued(group_resource, namespace, &options.continue_token)?
+        };
+        let prefix = format!("{group_resource}/");
+        let mut matching =
+            snapshot.entries.into_iter().filter(|e| start.is_empty() || e.key[prefix.len()..] > *start).filter(|e| selection.matches(e));
+        let Some(limit) = options.limit else {
+            return Ok(Page { entries: matching.collect(), revision: snapshot.revision, continue_token: String::new(), remaining: None });
+        };
+        let entries: Vec<Arc<Entry>> = matching.by_ref().take(limit).collect();
+        let rest = matching.count();
+        let continue_token = match entries.last() {
+            Some(last) if rest > 0 => encode_token(snapshot.revision, &last.key[prefix.len()..]),
+            _ => String::new(),
+        };
+        // As upstream: the number that remains is only told when no selector made it a guess.
+        let remaining = (rest > 0 && selection.is_everything()).then_some(rest);
+        Ok(Page { entries, revision: snapshot.revision, continue_token, remaining })
+    }
+
+    fn continued(&self, group_resource: &str, namespace: Option<&str>, token: &str) -> Result<(Snapshot, String), ApiError> {
+        let (revision, start) = decode_token(token)?;
+        let Some(revision) = revision else {
+            return Ok((self.store().list(group_resource, namespace), start));
+        };
+        match self.store().list_at(group_resource, namespace, revision) {
+            Ok(snapshot) => Ok((snapshot, start)),
+            Err(_) => {
+                let mut error = ApiError::expired(
+                    "The provided continue parameter is too old to display a consistent list result. You can start a new list without \
+                     the continue parameter, or use the continue token in this response to retrieve the remainder of the results. \
+                     Continuing with the provided token results in an inconsistent list - objects that were created, modified, or deleted \
+                     between the time the first chunk was returned and now may show up in the list.",
+                );
+                error.continue_token = encode_inconsistent(&start);
+                Err(error)
+            }
+        }
+    }
+
+    pub(crate) async fn wait_for(&self, version: u64) -> Result<(), ApiError> {
+        if self.store().wait_for(version).await {
+            return Ok(());
+        }
+        let current = self.store().revision();
+        let message = format!("Timeout: Too large resource version: {version}, current: {current}");
+        let mut error = ApiError::new(504, sublet_machinery::Reason::Timeout, message);
+        error.causes.push(sublet_machinery::Cause {
+            reason: "ResourceVersionTooLarge".into(),
+            message: "Too large resource version".into(),
+            field: String::new(),
+        });
+        error.retry_after_seconds = 1;
+        Err(error)
+    }
+}
+
+/// Upstream's form: base64 of JSON with version, revision and start key.
+fn encode_token(revision: u64, last_key: &str) -> String {
+    URL_SAFE_NO_PAD.encode(json!({"v": "meta.k8s.io/v1", "rv": revision, "start": format!("{last_key}\u{0}")}).to_string())
+}
+
+fn encode_inconsistent(start: &str) -> String {
+    URL_SAFE_NO_PAD.encode(json!({"v": "meta.k8s.io/v1", "rv": -1, "start": format!("{start}\u{0}")}).to_string())
+}
+
+/// The revision (`None`: the newest) and the key after which to go on.
+fn decode_token(token: &str) -> Result<(Option<u64>, String), ApiError> {
+    let bad = || {
+        ApiError::bad_request(
+            "continue key is not valid: incorrect key start: it does not match the list, get a new one with a list without it",
+        )
+    };
+    let bytes = URL_SAFE_NO_PAD.decode(token.trim_end_matches('=')).map_err(|_| bad())?;
+    let value: Value = serde_json::from_slice(&bytes).map_err(|_| bad())?;
+    if value["v"] != "meta.k8s.io/v1" {
+        return Err(bad());
+    }
+    let start = value["start"].as_str().ok_or_else(bad)?.trim_end_matches('\0').to_string();
+    if start.contains("..") || start.len() > 1024 {
+        return Err(bad());
+    }
+    match value["rv"].as_i64() {
+        Some(-1) => Ok((None, start)),
+        Some(revision) if revision > 0 => Ok((Some(revision as u64), start)),
+        _ => Err(bad()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn tokens_read_back_and_rubbish_is_refused() {
+        assert_eq!(decode_token(&encode_token(7, "ns/a")).unwrap(), (Some(7), "ns/a".into()));
+        assert_eq!(decode_token(&encode_inconsistent("ns/a")).unwrap(), (None, "ns/a".into()));
+        for bad in ["x", "e30", "!!!", &URL_SAFE_NO_PAD.encode(r#"{"v":"meta.k8s.io/v1","rv":5,"start":"../../x"}"#)] {
+            assert_eq!(decode_token(bad).unwrap_err().code, 400, "{bad}");
+        }
+    }
+}

@@ -1,0 +1,66 @@
+//! The verbs of the API on one resource. Every kind takes the same steps in the same order.
+
+pub mod convert;
+pub mod decode;
+pub mod delete;
+pub mod list;
+pub mod metadata;
+pub mod options;
+pub mod patch;
+pub mod present;
+pub mod selection;
+pub mod subresource;
+pub mod watch;
+pub mod write;
+
+use crate::admission::UserInfo;
+use crate::http::negotiate::Accepted;
+use crate::http::{Query, RequestInfo};
+use crate::registry::{Resource, Snapshot};
+use http::HeaderMap;
+use std::sync::{Arc, Mutex};
+use sublet_machinery::ApiError;
+
+/// A request on a resource, authenticated and authorized.
+pub struct ResourceRequest<'a> {
+    pub info: &'a RequestInfo,
+    pub query: &'a Query,
+    pub headers: &'a HeaderMap,
+    pub user: &'a UserInfo,
+    pub accepted: Accepted,
+    pub resource: Arc<Resource>,
+    pub registry: Arc<Snapshot>,
+    pub body: bytes::Bytes,
+    /// Texts for Warning headers, collected on the way.
+    pub warnings: Mutex<Vec<String>>,
+}
+
+impl ResourceRequest<'_> {
+    pub fn warn(&self, text: impl Into<String>) {
+        self.warnings.lock().expect("no holder of this lock panics").push(text.into());
+    }
+
+    /// The namespace of a namespaced resource; an error when the path has none where it must.
+    pub fn namespace(&self) -> &str {
+        if self.resource.namespaced { &self.info.namespace } else { "" }
+    }
+
+    /// `fieldManager`, or what the user agent says before its slash.
+    pub fn field_manager(&self) -> Result<String, ApiError> {
+        const BYTES_MAX: usize = 128;
+        let manager = self.query.get("fieldManager");
+        if manager.len() > BYTES_MAX {
+            return Err(options::invalid_option("CreateOptions", "fieldManager", manager, "may not be more than 128 bytes"));
+        }
+        if !manager.is_empty() {
+            return Ok(manager.to_string());
+        }
+        let agent = self.headers.get(http::header::USER_AGENT).and_then(|v| v.to_str().ok()).unwrap_or("unknown");
+        let prefix = agent.split('/').next().unwrap_or("unknown");
+        Ok(prefix.chars().filter(|c| !c.is_control()).take(BYTES_MAX).collect())
+    }
+
+    pub fn not_found(&self, name: &str) -> ApiError {
+        ApiError::not_found(&self.resource.group, &self.resource.plural, name)
+    }
+}

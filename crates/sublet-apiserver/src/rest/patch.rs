@@ -1,0 +1,162 @@
+//! PATCH in its four forms.
+
+use super::ResourceRequest;
+use super::convert::storage_resource;
+use super::decode;
+use super::options::{self, FieldValidation};
+use super::write::{Change, Manager, empty_object, reset_fields};
+use crate::http::HttpResponse;
+use crate::http::negotiate::content_type;
+use crate::server::Server;
+use http::StatusCode;
+use serde_json::{Value, json};
+use sublet_machinery::{ApiError, FieldError, FieldPath, ObjectExt, Reason, apply, patch};
+
+const MEDIA_TYPES: &str =
+    "application/json-patch+json, application/merge-patch+json, application/strategic-merge-patch+json, application/apply-patch+yaml";
+
+impl Server {
+    pub(crate) async fn handle_patch(&self, request: &ResourceRequest<'_>) -> Result<HttpResponse, ApiError> {
+        let dry_run = options::dry_run(request.query, "PatchOptions")?;
+        let validation = options::field_validation(request.query, "PatchOptions")?;
+        match content_type(request.headers) {
+            "application/json-patch+json" => {
+                let body = decode::parse_patch(request)?;
+                self.patch_with(request, dry_run, validation, body.strict, |live| patch::json_patch::apply(live, &body.value)).await
+            }
+            "application/merge-patch+json" => {
+                let body = decode::parse_patch(request)?;
+                must_be_object(&body.value)?;
+                self.patch_with(request, dry_run, validation, body.strict, |live| patch::merge_patch::apply(live, &body.value)).await
+            }
+            "application/strategic-merge-patch+json" => {
+                if request.resource.custom.is_some() {
+                    return Err(unsupported_patch(
+                        "application/json-patch+json, application/merge-patch+json, application/apply-patch+yaml",
+                    ));
+                }
+                let body = decode::parse_patch(request)?;
+                must_be_object(&body.value)?;
+                let schema = request.resource.schema.clone();
+                let merge = move |live: &Value| patch::strategic::merge(live, &body.value, schema.node());
+                self.patch_with(request, dry_run, validation, body.strict.clone(), merge).await
+            }
+            "application/apply-patch+yaml" | "application/apply-patch" => self.apply(request, dry_run).await,
+            _ => Err(unsupported_patch(MEDIA_TYPES)),
+        }
+    }
+
+    async fn patch_with(
+        &self,
+        request: &ResourceRequest<'_>,
+        dry_run: bool,
+        validation: FieldValidation,
+        strict: Vec<String>,
+        merge: impl Fn(&Value) -> Result<Value, ApiError>,
+    ) -> Result<HttpResponse, ApiError> {
+        if request.query.has("force") && request.query.bool("force") {
+            let error = FieldError::forbidden(&FieldPath::new("force"), "may not be specified for non-apply patch");
+            return Err(ApiError::invalid("meta.k8s.io", "PatchOptions", "", &[error]));
+        }
+        let manager = Manager { name: request.field_manager()?, subresource: request.info.subresource.clone() };
+        // Told once, however often the patch is tried.
+        let strict = std::sync::Mutex::new(strict);
+        let change = |live: &Value| {
+            let mut new = merge(live)?;
+            keep_identity(request, live, &mut new)?;
+            let strict = std::mem::take(&mut *strict.lock().expect("no holder of this lock panics"));
+            decode::conform(request, &new, strict, validation).map(Change::To)
+        };
+        let written = self.modify(request, Some(&manager), dry_run, change).await?;
+        self.present_written(request, StatusCode::OK, &written)
+    }
+
+    async fn apply(&self, request: &ResourceRequest<'_>, dry_run: bool) -> Result<HttpResponse, ApiError> {
+        if request.query.get("fieldManager").is_empty() {
+            let error = FieldError::required(&FieldPath::new("fieldManager"), "is required for apply patch");
+            return Err(ApiError::invalid("meta.k8s.io", "PatchOptions", "", &[error]));
+        }
+        let resource = &request.resource;
+        let mut config = decode::object_as(request, "PatchOptions", "application/apply-patch+yaml")?;
+        if !config["metadata"]["managedFields"].is_null() {
+            return Err(ApiError::bad_request("metadata.managedFields must be nil"));
+        }
+        decode::check_namespace(request, &mut config)?;
+        check_applied_name(request, &mut config)?;
+        let manager = request.field_manager()?;
+        let force = request.query.bool("force");
+        let subresource = request.info.subresource.clone();
+        let api_version = resource.api_version();
+        let empty = empty_object(resource);
+        let merge = |live: Option<&Value>| {
+            let now = self.now();
+            let writer = apply::Writer {
+                manager: &manager,
+                subresource: &subresource,
+                api_version: &api_version,
+                now: &now,
+                reset_fields: reset_fields(resource, &subresource),
+            };
+            let options = apply::ApplyOptions { writer, kind: &resource.kind, force };
+            apply::apply_over(live, &empty, &config, resource.schema.node(), &options)
+        };
+        let exists = self.store().get(&storage_resource(resource), request.namespace(), &request.info.name).is_some();
+        if !exists && request.info.subresource.is_empty() {
+            self.authorize_create(request)?;
+            if !config.uid().is_empty() {
+                return Err(request.not_found(&request.info.name));
+            }
+            let merged = merge(None)?;
+            match self.create_object(request, merged.object, None, dry_run).await {
+                Err(error) if error.is(Reason::AlreadyExists) => {}
+                result => return self.present_written(request, StatusCode::CREATED, &result?),
+            }
+        }
+        let change = |live: &Value| {
+            let mut merged = merge(Some(live))?.object;
+            if config.resource_version().is_empty() {
+                merged.metadata_mut().insert("resourceVersion".into(), live["metadata"]["resourceVersion"].clone());
+            }
+            Ok(Change::Applied(merged))
+        };
+        let written = self.modify(request, None, dry_run, change).await?;
+        self.present_written(request, StatusCode::OK, &written)
+    }
+}
+
+fn must_be_object(value: &Value) -> Result<(), ApiError> {
+    if value.is_object() { Ok(()) } else { Err(ApiError::bad_request("the patch must be an object")) }
+}
+
+fn unsupported_patch(accepted: &str) -> ApiError {
+    ApiError::unsupported_media_type(format!("the body of the request was in an unknown format - accepted media types include: {accepted}"))
+}
+
+/// A patch may not turn the object into another one.
+fn keep_identity(request: &ResourceRequest<'_>, live: &Value, new: &mut Value) -> Result<(), ApiError> {
+    if !new.is_object() {
+        return Err(ApiError::bad_request("the patch leaves no object"));
+    }
+    if new.name() != live.name() {
+        let error = FieldError::invalid(&FieldPath::new("metadata.name"), new.name(), "field is immutable");
+        return Err(ApiError::invalid(&request.resource.group, &request.resource.kind, live.name(), &[error]));
+    }
+    if new.namespace() != live.namespace() {
+        return Err(ApiError::bad_request("the namespace of the provided object does not match the namespace sent on the request"));
+    }
+    decode::check_type(&request.resource, new)
+}
+
+fn check_applied_name(request: &ResourceRequest<'_>, config: &mut Value) -> Result<(), ApiError> {
+    let name = &request.info.name;
+    if config.name().is_empty() {
+        config.metadata_mut().insert("name".into(), json!(name));
+    }
+    if config.name() != name {
+        return Err(ApiError::bad_request(format!(
+            "the name of the object ({}) does not match the name on the URL ({name})",
+            config.name()
+        )));
+    }
+    Ok(())
+}

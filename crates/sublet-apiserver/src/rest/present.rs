@@ -1,0 +1,129 @@
+//! Showing objects: whole, as metadata only, or as a table; one or a list.
+
+use super::ResourceRequest;
+use super::convert::{entry_json, from_storage, is_stored_form};
+use super::list::Page;
+use crate::http::negotiate::{Encoding, Form};
+use crate::http::{HttpResponse, respond};
+use crate::protobuf::{self, ListEncoder, ProtobufError};
+use crate::registry::Resource;
+use crate::server::Server;
+use crate::store::entry::Entry;
+use crate::store::join_items;
+use crate::table;
+use bytes::Bytes;
+use http::StatusCode;
+use serde_json::{Value, json};
+use sublet_machinery::{ApiError, ObjectExt};
+
+impl Server {
+    pub(crate) fn present_entry(&self, request: &ResourceRequest<'_>, status: StatusCode, entry: &Entry) -> Result<HttpResponse, ApiError> {
+        if request.accepted.form == Form::Whole {
+            let json = entry_json(&request.resource, entry);
+            if request.accepted.encoding == Encoding::Protobuf {
+                let resource = &request.resource;
+                return Ok(respond::protobuf(status, protobuf::encode_json(&resource.api_version(), &resource.kind, &json)));
+            }
+            return Ok(respond::json(status, request.accepted, json));
+        }
+        let mut object = entry.value();
+        from_storage(&request.resource, &mut object);
+        self.present_value(request, status, &object)
+    }
+
+    /// Shows an object that is already in the form of the request's version.
+    pub(crate) fn present_value(
+        &self,
+        request: &ResourceRequest<'_>,
+        status: StatusCode,
+        object: &Value,
+    ) -> Result<HttpResponse, ApiError> {
+        let shown = match request.accepted.form {
+            Form::Whole => return Ok(respond::value(status, request.accepted, object)),
+            Form::Metadata => table::partial(object),
+            Form::Table => {
+                let metadata = json!({"resourceVersion": object.resource_version()});
+                self.table(request, std::slice::from_ref(object), metadata)?
+            }
+        };
+        Ok(respond::value(status, request.accepted, &shown))
+    }
+
+    pub(crate) fn present_list(&self, request: &ResourceRequest<'_>, page: Page) -> Result<HttpResponse, ApiError> {
+        let mut metadata = json!({"resourceVersion": page.revision.to_string()});
+        if !page.continue_token.is_empty() {
+            metadata["continue"] = json!(page.continue_token);
+        }
+        if let Some(remaining) = page.remaining {
+            metadata["remainingItemCount"] = json!(remaining);
+        }
+        let resource = &request.resource;
+        if request.accepted.form == Form::Whole && request.accepted.encoding == Encoding::Protobuf {
+            return Ok(respond::protobuf(StatusCode::OK, protobuf_list(resource, &metadata, &page)));
+        }
+        if request.accepted.form == Form::Whole {
+            let body = list_body(resource, &resource.list_kind, &resource.api_version(), &metadata, &page);
+            return Ok(respond::json(StatusCode::OK, request.accepted, body));
+        }
+        let mut objects: Vec<Value> = page.entries.iter().map(|e| e.value()).collect();
+        for object in &mut objects {
+            from_storage(resource, object);
+        }
+        let shown = match request.accepted.form {
+            Form::Table => self.table(request, &objects, metadata)?,
+            _ => json!({
+                "kind": "PartialObjectMetadataList", "apiVersion": "meta.k8s.io/v1", "metadata": metadata,
+                "items": objects.iter().map(table::partial).collect::<Vec<_>>(),
+            }),
+        };
+        Ok(respond::value(StatusCode::OK, request.accepted, &shown))
+    }
+
+    fn table(&self, request: &ResourceRequest<'_>, objects: &[Value], metadata: Value) -> Result<Value, ApiError> {
+        let asked = request.query.get("includeObject");
+        let include_object = table::IncludeObject::parse(asked).ok_or_else(|| {
+            super::options::invalid_option("TableOptions", "includeObject", asked, "must be empty, 'Metadata', 'None', or 'Object'")
+        })?;
+        let list = request.info.name.is_empty();
+        let options = table::TableOptions { include_object, no_headers: false, list, now: self.clock_now() };
+        Ok(table::render(&request.resource, objects, &options, metadata))
+    }
+}
+
+/// The table in one event of a watch. Only the first has headers.
+pub(crate) fn table_of_one(resource: &Resource, object: &Value, include_object: table::IncludeObject, no_headers: bool) -> Value {
+    let metadata = json!({"resourceVersion": object.resource_version()});
+    let options = table::TableOptions { include_object, no_headers, list: true, now: jiff::Timestamp::now() };
+    table::render(resource, std::slice::from_ref(object), &options, metadata)
+}
+
+/// The list as bytes: stored objects are copied, not encoded again. Items of built-in lists carry no
+/// type, those of custom resources do, as upstream's.
+fn list_body(resource: &Resource, list_kind: &str, api_version: &str, metadata: &Value, page: &Page) -> Bytes {
+    let head = format!("{{\"kind\":\"{list_kind}\",\"apiVersion\":\"{api_version}\",\"metadata\":{metadata},\"items\":[");
+    let capacity = head.len() + page.entries.iter().map(|e| e.json.len() + 1).sum::<usize>() + 4;
+    let typed = resource.custom.is_none();
+    let items = page.entries.iter().map(|entry| {
+        if !is_stored_form(resource, entry) {
+            let mut object = entry.value();
+            from_storage(resource, &mut object);
+            if typed && let Some(map) = object.as_object_mut() {
+                map.remove("apiVersion");
+                map.remove("kind");
+            }
+            return (b"".as_slice(), Bytes::from(object.to_string()));
+        }
+        if typed { (b"{".as_slice(), entry.body_without_type()) } else { (b"".as_slice(), entry.json.clone()) }
+    });
+    join_items(head.as_bytes(), items, b"]}\n", capacity)
+}
+
+/// Each item is written from its stored JSON in one pass.
+fn protobuf_list(resource: &Resource, metadata: &Value, page: &Page) -> Result<Bytes, ProtobufError> {
+    let bytes = page.entries.iter().map(|e| e.json.len()).sum();
+    let mut list = ListEncoder::new(&resource.api_version(), &resource.list_kind, metadata, bytes)?;
+    for entry in &page.entries {
+        list.item(&entry_json(resource, entry))?;
+    }
+    Ok(list.finish())
+}

@@ -1,0 +1,96 @@
+//! Label and field selectors against stored entries.
+
+use crate::registry::Resource;
+use crate::store::entry::Entry;
+use sublet_machinery::ApiError;
+use sublet_machinery::selector::{FieldSelector, Selector};
+
+/// What a list or watch selects, beside its namespace.
+#[derive(Clone, Debug, Default)]
+pub struct Selection {
+    labels: Option<Selector>,
+    fields: Option<FieldSelector>,
+}
+
+impl Selection {
+    pub fn parse(resource: &Resource, label_selector: &str, field_selector: &str) -> Result<Self, ApiError> {
+        let labels = match label_selector {
+            "" => None,
+            text => Some(Selector::parse(text).map_err(|e| ApiError::bad_request(format!("unable to parse requirement: {e}")))?),
+        };
+        let fields = match field_selector {
+            "" => None,
+            text => Some(FieldSelector::parse(text).map_err(|e| ApiError::bad_request(e.to_string()))?),
+        };
+        if let Some(fields) = &fields {
+            for term in fields.terms() {
+                if !is_known(resource, &term.field) {
+                    return Err(unknown_field(resource, &term.field));
+                }
+            }
+        }
+        Ok(Self { labels: labels.filter(|s| !s.is_empty()), fields: fields.filter(|s| !s.is_empty()) })
+    }
+
+    pub fn is_everything(&self) -> bool {
+        self.labels.is_none() && self.fields.is_none()
+    }
+
+    /// The one name that a `metadata.name=x` selector asks for.
+    pub fn exact_name(&self) -> Option<&str> {
+        let fields = self.fields.as_ref()?;
+        fields.terms().iter().find(|r| r.field == "metadata.name" && !r.negated).map(|r| r.value.as_str())
+    }
+
+    pub fn matches(&self, entry: &Entry) -> bool {
+        if let Some(labels) = &self.labels
+            && !labels.matches_with(|key| entry.label(key))
+        {
+            return false;
+        }
+        let Some(fields) = &self.fields else { return true };
+        let (namespace, name) = entry.namespace_and_name();
+        fields.terms().iter().all(|term| {
+            let actual = match term.field.as_str() {
+                "metadata.name" => name,
+                "metadata.namespace" => namespace,
+                field => entry.fields().find(|(k, _)| *k == field).map_or("", |(_, v)| v),
+            };
+            (actual == term.value) != term.negated
+        })
+    }
+}
+
+/// The fields that an object shows to selectors, beside its name and namespace.
+pub fn fields_of(resource: &Resource, object: &serde_json::Value) -> Vec<(String, String)> {
+    let mut fields: Vec<(String, String)> = (resource.strategy.fields)(object).into_iter().map(|(k, v)| (k.to_string(), v)).collect();
+    if let Some(custom) = &resource.custom {
+        for path in &custom.selectable_fields {
+            let pointer = path.replace('.', "/");
+            let text = match object.pointer(&pointer) {
+                Some(serde_json::Value::String(text)) => text.clone(),
+                None | Some(serde_json::Value::Null) => String::new(),
+                Some(other) => other.to_string(),
+            };
+            fields.push((path.trim_start_matches('.').to_string(), text));
+        }
+    }
+    fields
+}
+
+fn is_known(resource: &Resource, field: &str) -> bool {
+    matches!(field, "metadata.name")
+        || (field == "metadata.namespace" && (resource.namespaced || resource.custom.is_none()))
+        || fields_of(resource, &serde_json::Value::Null).iter().any(|(k, _)| k == field)
+}
+
+fn unknown_field(resource: &Resource, field: &str) -> ApiError {
+    let known = fields_of(resource, &serde_json::Value::Null);
+    if known.is_empty() {
+        return ApiError::bad_request(format!(
+            "Unable to find {:?} that match label selector \"\", field selector {field:?}: \"{field}\" is not a known field selector: only \"metadata.name\", \"metadata.namespace\"",
+            resource.gvr().to_string()
+        ));
+    }
+    ApiError::bad_request(format!("field label not supported: {field}"))
+}

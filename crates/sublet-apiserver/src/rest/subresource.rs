@@ -1,0 +1,101 @@
+//! Subresources that are more than a view of their object.
+
+mod binding;
+mod eviction;
+mod scale;
+
+use super::ResourceRequest;
+use super::convert::{from_storage, storage_resource};
+use super::decode;
+use super::write::{Change, Manager, Written};
+use crate::http::{HttpResponse, respond};
+use crate::server::Server;
+use http::StatusCode;
+use serde_json::{Value, json};
+use std::sync::Arc;
+use sublet_machinery::{ApiError, ObjectExt};
+
+impl Server {
+    /// A request on a subresource. Those that speak the kind of their object take the common path.
+    pub(crate) async fn subresource(&self, request: &ResourceRequest<'_>) -> Result<HttpResponse, ApiError> {
+        let info = request.info;
+        let resource = &request.resource;
+        let known = resource.subresource(&info.subresource).ok_or_else(ApiError::no_such_path)?;
+        let verb = info.verb;
+        if !known.verbs.iter().any(|v| v == verb) {
+            return Err(ApiError::method_not_allowed(&resource.group, &resource.plural, verb));
+        }
+        match (info.subresource.as_str(), verb) {
+            ("scale", _) => self.scale(request, known).await,
+            ("binding", "create") => self.bind(request, &info.name).await,
+            ("eviction", "create") => self.evict(request).await,
+            ("token", "create") => self.create_token(request).await,
+            (_, "get") if known.kind.kind == resource.kind.as_str() && info.subresource != "log" => self.handle_get(request).await,
+            (_, "update") if known.kind.kind == resource.kind.as_str() => self.handle_update(request).await,
+            (_, "patch") if known.kind.kind == resource.kind.as_str() => self.handle_patch(request).await,
+            _ => Err(ApiError::method_not_allowed(&resource.group, &resource.plural, verb)),
+        }
+    }
+
+    /// The live object that the path names.
+    fn live(&self, request: &ResourceRequest<'_>) -> Result<Value, ApiError> {
+        let name = &request.info.name;
+        let entry =
+            self.store().get(&storage_resource(&request.resource), request.namespace(), name).ok_or_else(|| request.not_found(name))?;
+        let mut object = entry.value();
+        from_storage(&request.resource, &mut object);
+        Ok(object)
+    }
+
+    async fn create_token(&self, request: &ResourceRequest<'_>) -> Result<HttpResponse, ApiError> {
+        let body = decode::body_of_kind(request, "TokenRequest")?;
+        let issued = self.security().tokens.request(request.namespace(), &request.info.name, body, self.clock_now())?;
+        Ok(respond::value(StatusCode::CREATED, request.accepted, &issued))
+    }
+
+    /// Changes the object of a request on behalf of a subresource with a body of its own.
+    async fn modify_live(
+        &self,
+        request: &ResourceRequest<'_>,
+        dry_run: bool,
+        change: impl Fn(&Value) -> Result<Value, ApiError>,
+    ) -> Result<Written, ApiError> {
+        let manager = Manager { name: request.field_manager()?, subresource: request.info.subresource.clone() };
+        self.modify(request, Some(&manager), dry_run, |live| change(live).map(Change::To)).await
+    }
+
+    /// The object for a connecting request, once it is known to exist.
+    pub(crate) fn connect_object(&self, request: &ResourceRequest<'_>) -> Result<Arc<Value>, ApiError> {
+        // `pods/NAME:PORT/proxy` and `services/SCHEME:NAME:PORT/proxy` name the object in the middle.
+        let name = &request.info.name;
+        let parts: Vec<&str> = name.split(':').collect();
+        let object_name = match parts.as_slice() {
+            [_scheme, name, _port] => name,
+            [name, ..] => name,
+            [] => "",
+        };
+        let entry = self
+            .store()
+            .get(&storage_resource(&request.resource), request.namespace(), object_name)
+            .ok_or_else(|| request.not_found(object_name))?;
+        Ok(Arc::new(entry.value()))
+    }
+}
+
+/// `Status: Success`, the answer of binding and eviction.
+fn success(request: &ResourceRequest<'_>) -> HttpResponse {
+    let status = json!({"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success", "code": 201});
+    respond::value(StatusCode::CREATED, request.accepted, &status)
+}
+
+/// The name in the body of a subresource must be that of the path, when it is given.
+fn check_body_name(request: &ResourceRequest<'_>, body: &Value) -> Result<(), ApiError> {
+    if !body.name().is_empty() && body.name() != request.info.name {
+        return Err(ApiError::bad_request(format!(
+            "the name of the object ({}) does not match the name on the URL ({})",
+            body.name(),
+            request.info.name
+        )));
+    }
+    Ok(())
+}

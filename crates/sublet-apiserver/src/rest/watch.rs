@@ -1,0 +1,279 @@
+//! Watches: the log of a resource, seen through a selection.
+
+use super::ResourceRequest;
+use super::convert::{self, storage_resource};
+use super::options::{ListOptions, parse_version};
+use super::selection::Selection;
+use crate::http::HttpResponse;
+use crate::http::body::{Body, BoxError};
+use crate::http::negotiate::{Accepted, Encoding, Form};
+use crate::protobuf::{self, ProtobufError};
+use crate::registry::Resource;
+use crate::server::Server;
+use crate::store::Store;
+use crate::store::entry::Entry;
+use crate::store::log::{EventType, LogEvent, frame};
+use crate::table;
+use bytes::Bytes;
+use http::StatusCode;
+use http::header::{CACHE_CONTROL, CONTENT_TYPE};
+use serde_json::{Value, json};
+use std::collections::VecDeque;
+use std::sync::Arc;
+use std::time::Duration;
+use sublet_machinery::ApiError;
+use tokio::sync::watch;
+use tokio::time::Instant;
+use tokio_util::sync::CancellationToken;
+
+/// Events taken from the log at once.
+const EVENTS_BATCH: usize = 256;
+const BOOKMARK_INTERVAL: Duration = Duration::from_secs(60);
+/// Watches without a time-out end between this and twice this, as upstream's.
+const TIMEOUT_MIN: Duration = Duration::from_secs(1800);
+
+/// One watcher: where it stands and what it wants to see.
+struct Watcher {
+    store: Store,
+    bucket: String,
+    /// Start of the keys of its namespace, or empty.
+    prefix: String,
+    resource: Arc<Resource>,
+    selection: Selection,
+    encoding: Encoding,
+    form: Form,
+    include_object: table::IncludeObject,
+    /// The first table of a watch carries the column headers.
+    headers_sent: bool,
+    position: u64,
+    ready: VecDeque<Bytes>,
+    changes: watch::Receiver<u64>,
+    bookmarks: Option<Instant>,
+    deadline: Instant,
+    stop: CancellationToken,
+    ended: bool,
+}
+
+impl Server {
+    pub(crate) async fn handle_watch(&self, request: &ResourceRequest<'_>) -> Result<HttpResponse, ApiError> {
+        let mut options = ListOptions::parse(request.query, true)?;
+        // The deprecated watch of one object by its path.
+        if !request.info.name.is_empty() {
+            options.field_selector = format!("metadata.name={}", request.info.name);
+        }
+        let selection = Selection::parse(&request.resource, &options.label_selector, &options.field_selector)?;
+        if request.accepted.encoding == Encoding::Yaml {
+            return Err(ApiError::not_acceptable(
+                "only the following media types are accepted: application/json;stream=watch, application/vnd.kubernetes.protobuf;stream=watch",
+            ));
+        }
+        let bucket = storage_resource(&request.resource);
+        let namespaced = request.resource.namespaced && !request.info.namespace.is_empty();
+        let prefix = if namespaced { format!("{bucket}/{}/", request.info.namespace) } else { String::new() };
+        // Registered before the first read, so that nothing falls in between.
+        let changes = self.store().changes(&bucket);
+        let timeout = options.timeout_seconds.map_or_else(default_timeout, |s| Duration::from_secs(s.min(86_400)));
+        let mut watcher = Watcher {
+            store: self.store().clone(),
+            bucket,
+            prefix,
+            resource: request.resource.clone(),
+            selection,
+            encoding: request.accepted.encoding,
+            form: request.accepted.form,
+            include_object: table::IncludeObject::parse(request.query.get("includeObject")).unwrap_or_default(),
+            headers_sent: false,
+            position: 0,
+            ready: VecDeque::new(),
+            changes,
+            bookmarks: options.allow_bookmarks.then(|| Instant::now() + BOOKMARK_INTERVAL),
+            deadline: Instant::now() + timeout,
+            stop: self.stop_token().clone(),
+            ended: false,
+        };
+        let version = parse_version(&options.resource_version)?;
+        self.start(&mut watcher, version, &options).await?;
+        Ok(stream(watcher, request.accepted))
+    }
+
+    async fn start(&self, watcher: &mut Watcher, version: Option<u64>, options: &ListOptions) -> Result<(), ApiError> {
+        let initial = options.send_initial_events;
+        if let Some(version) = version.filter(|v| *v > 0) {
+            if initial == Some(true) || version > self.store().revision() {
+                self.wait_for(version).await?;
+            }
+            if initial != Some(true) {
+                watcher.position = version;
+                return Ok(());
+            }
+        }
+        let snapshot = self.store().list(&watcher.bucket, None);
+        watcher.position = snapshot.revision;
+        // Upstream: without sendInitialEvents, "" and "0" begin with the present state.
+        if initial != Some(false) {
+            for entry in &snapshot.entries {
+                if entry.key.starts_with(&watcher.prefix) && watcher.selection.matches(entry) {
+                    let event = LogEvent::new(entry.clone(), None, false);
+                    let line = watcher.encode(EventType::Added, &event);
+                    watcher.ready.push_back(line);
+                }
+            }
+        }
+        if initial == Some(true) && options.allow_bookmarks {
+            let bookmark = watcher.bookmark(true);
+            watcher.ready.push_back(bookmark);
+        }
+        Ok(())
+    }
+}
+
+fn default_timeout() -> Duration {
+    TIMEOUT_MIN + Duration::from_secs(u64::from(rand::random::<u16>()) * 1800 / 65536)
+}
+
+fn stream(watcher: Watcher, accepted: Accepted) -> HttpResponse {
+    let body = Body::stream(futures::stream::unfold(watcher, |mut watcher| async move {
+        let line = watcher.next().await?;
+        Some((Ok::<Bytes, BoxError>(line), watcher))
+    }));
+    let mut response = http::Response::new(body);
+    *response.status_mut() = StatusCode::OK;
+    let media_type = match (accepted.encoding, accepted.form) {
+        (Encoding::Protobuf, _) => "application/vnd.kubernetes.protobuf;stream=watch",
+        (_, Form::Whole) => "application/json",
+        _ => "application/json;stream=watch",
+    };
+    response.headers_mut().insert(CONTENT_TYPE, http::HeaderValue::from_static(media_type));
+    response.headers_mut().insert(CACHE_CONTROL, http::HeaderValue::from_static("no-cache, private"));
+    response
+}
+
+impl Watcher {
+    /// The next line; `None` ends the watch.
+    async fn next(&mut self) -> Option<Bytes> {
+        loop {
+            if let Some(line) = self.ready.pop_front() {
+                return Some(line);
+            }
+            if self.ended {
+                return None;
+            }
+            self.changes.mark_unchanged();
+            match self.store.events_after(&self.bucket, self.position, EVENTS_BATCH) {
+                Ok((events, complete_to)) => {
+                    for event in &events {
+                        self.take(event);
+                    }
+                    let moved = !events.is_empty();
+                    self.position = complete_to.max(self.position);
+                    if moved {
+                        continue;
+                    }
+                }
+                Err(_) => {
+                    self.ended = true;
+                    let oldest = self.store.revision();
+                    let error = ApiError::expired(format!("too old resource version: {} ({oldest})", self.position));
+                    return Some(self.error(&error));
+                }
+            }
+            self.wait().await;
+        }
+    }
+
+    async fn wait(&mut self) {
+        let bookmark_at = self.bookmarks.unwrap_or(self.deadline).min(self.deadline);
+        tokio::select! {
+            // The sender lives as long as the store, which this watcher holds.
+            _ = self.changes.changed() => {}
+            () = tokio::time::sleep_until(bookmark_at) => {
+                if self.bookmarks.is_some() {
+                    let line = self.bookmark(false);
+                    self.ready.push_back(line);
+                    self.bookmarks = Some(Instant::now() + BOOKMARK_INTERVAL);
+                }
+                if Instant::now() >= self.deadline {
+                    self.ended = true;
+                }
+            }
+            () = self.stop.cancelled() => self.ended = true,
+        }
+    }
+
+    fn take(&mut self, event: &LogEvent) {
+        if !event.entry.key.starts_with(&self.prefix) {
+            return;
+        }
+        let now = !event.deleted && self.selection.matches(&event.entry);
+        let before = event.previous.as_ref().is_some_and(|p| self.selection.matches(p));
+        let event_type = match (before, now) {
+            (false, true) => EventType::Added,
+            (true, true) => EventType::Modified,
+            (true, false) => EventType::Deleted,
+            (false, false) => return,
+        };
+        let line = self.encode(event_type, event);
+        self.ready.push_back(line);
+    }
+
+    fn encode(&mut self, event_type: EventType, event: &LogEvent) -> Bytes {
+        let shared = self.form == Form::Whole && convert::is_stored_form(&self.resource, &event.entry);
+        if shared && self.encoding == Encoding::Protobuf {
+            let frame = event.protobuf_frame(event_type, &self.resource.api_version(), &self.resource.kind);
+            return frame.unwrap_or_else(|e| self.fail(&e));
+        }
+        if shared {
+            return event.json_frame(event_type);
+        }
+        let entry: Arc<Entry> = match (event_type, event.deleted, &event.previous) {
+            (EventType::Deleted, false, Some(previous)) => Arc::new(previous.at_revision(event.revision)),
+            _ => event.entry.clone(),
+        };
+        let mut object = entry.value();
+        convert::from_storage(&self.resource, &mut object);
+        let shown = match self.form {
+            Form::Whole => object,
+            Form::Metadata => table::partial(&object),
+            Form::Table => {
+                super::present::table_of_one(&self.resource, &object, self.include_object, std::mem::replace(&mut self.headers_sent, true))
+            }
+        };
+        self.write(event_type.as_str(), &shown)
+    }
+
+    /// One event in the encoding of this watch.
+    fn write(&mut self, event_type: &str, object: &Value) -> Bytes {
+        if self.encoding == Encoding::Protobuf {
+            return protobuf::watch_event(event_type, object).unwrap_or_else(|e| self.fail(&e));
+        }
+        frame(event_type, object.to_string().as_bytes())
+    }
+
+    fn error(&mut self, error: &ApiError) -> Bytes {
+        self.write("ERROR", &error.to_status())
+    }
+
+    /// An object that cannot be encoded ends the watch: the client would wait for it in vain.
+    fn fail(&mut self, error: &ProtobufError) -> Bytes {
+        self.ended = true;
+        let status = ApiError::internal(format!("protobuf: {error}")).to_status();
+        protobuf::watch_event("ERROR", &status).unwrap_or_default()
+    }
+
+    fn bookmark(&mut self, initial_end: bool) -> Bytes {
+        let (kind, api_version) = match self.form {
+            Form::Whole => (self.resource.kind.clone(), self.resource.api_version()),
+            Form::Metadata => ("PartialObjectMetadata".into(), "meta.k8s.io/v1".into()),
+            Form::Table => ("Table".into(), "meta.k8s.io/v1".into()),
+        };
+        let mut metadata = json!({"resourceVersion": self.position.to_string()});
+        if self.form != Form::Table {
+            metadata["creationTimestamp"] = Value::Null;
+        }
+        if initial_end {
+            metadata["annotations"] = json!({"k8s.io/initial-events-end": "true"});
+        }
+        let object = json!({"kind": kind, "apiVersion": api_version, "metadata": metadata});
+        self.write("BOOKMARK", &object)
+    }
+}

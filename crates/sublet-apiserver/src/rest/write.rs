@@ -1,0 +1,557 @@
+//! Create and update: the one order of steps for every kind.
+
+use super::ResourceRequest;
+use super::convert::{from_storage, storage_resource, to_storage};
+use super::selection::fields_of;
+use super::{decode, metadata, options};
+use crate::admission::{Attributes, Operation};
+use crate::auth::authz::escalation::RbacWrite;
+use crate::crd::Verdict;
+use crate::facts::builtin;
+use crate::hooks::Allocation;
+use crate::http::HttpResponse;
+use crate::registry::Resource;
+use crate::server::Server;
+use crate::store::entry::{Encoded, Entry};
+use crate::store::storage_error;
+use crate::strategy::{NameRule, Strategy, distinct};
+use http::StatusCode;
+use serde_json::Value;
+use std::sync::{Arc, LazyLock};
+use sublet_machinery::apply::{self, FieldSet};
+use sublet_machinery::metadata::{validate_metadata, validate_metadata_update};
+use sublet_machinery::names::{self, NameFn};
+use sublet_machinery::structural;
+use sublet_machinery::{ApiError, FieldError, FieldPath, ObjectExt};
+use sublet_storage::{Expect, StorageError};
+
+/// Tries of an update that other writers keep overtaking.
+const UPDATE_TRIES_MAX: usize = 16;
+/// Tries of a create with generateName that hits a taken name.
+const GENERATE_TRIES_MAX: usize = 8;
+
+/// Who a write is recorded under in managedFields.
+#[derive(Clone, Debug)]
+pub struct Manager {
+    pub name: String,
+    pub subresource: String,
+}
+
+/// What an update makes of the live object.
+pub enum Change {
+    /// The new object, in the form of the request's version.
+    To(Value),
+    /// As `To`; managedFields are already settled (server-side apply).
+    Applied(Value),
+}
+
+/// The result of a write, in the form of the request's version.
+pub enum Written {
+    Entry(Arc<Entry>),
+    /// Of a dry run, or a delete: nothing was (or is) stored.
+    Value(Value),
+}
+
+impl Server {
+    pub(crate) async fn handle_create(&self, request: &ResourceRequest<'_>) -> Result<HttpResponse, ApiError> {
+        let dry_run = options::dry_run(request.query, "CreateOptions")?;
+        let mut object = decode::object(request, "CreateOptions")?;
+        decode::check_namespace(request, &mut object)?;
+        if !object.resource_version().is_empty() {
+            return Err(ApiError::bad_request("resourceVersion should not be set on objects to be created"));
+        }
+        let manager = Manager { name: request.field_manager()?, subresource: String::new() };
+        let written = self.create_object(request, object, Some(&manager), dry_run).await?;
+        self.present_written(request, StatusCode::CREATED, &written)
+    }
+
+    pub(crate) fn present_written(
+        &self,
+        request: &ResourceRequest<'_>,
+        status: StatusCode,
+        written: &Written,
+    ) -> Result<HttpResponse, ApiError> {
+        match written {
+            Written::Entry(entry) => self.present_entry(request, status, entry),
+            Written::Value(value) => self.present_value(request, status, value),
+        }
+    }
+
+    /// Creates an object in the form of the request's version. `manager` is `None` when managedFields
+    /// are already settled.
+    pub(crate) async fn create_object(
+        &self,
+        request: &ResourceRequest<'_>,
+        object: Value,
+        manager: Option<&Manager>,
+        dry_run: bool,
+    ) -> Result<Written, ApiError> {
+        let generated = object.name().is_empty() && object.str_at("/metadata/generateName").is_some_and(|g| !g.is_empty());
+        let tries = if generated { GENERATE_TRIES_MAX } else { 1 };
+        let mut result = self.create_once(request, object.clone(), manager, dry_run).await;
+        for _ in 1..tries {
+            match &result {
+                Err(error) if error.is(sublet_machinery::Reason::AlreadyExists) => {
+                    result = self.create_once(request, object.clone(), manager, dry_run).await;
+                }
+                _ => break,
+            }
+        }
+        result
+    }
+
+    async fn create_once(
+        &self,
+        request: &ResourceRequest<'_>,
+        mut object: Value,
+        manager: Option<&Manager>,
+        dry_run: bool,
+    ) -> Result<Written, ApiError> {
+        let resource = &request.resource;
+        let now = self.now();
+        metadata::prepare_create(resource, &mut object, &now);
+        apply_defaults(resource, &mut object);
+        if let Some(manager) = manager {
+            track(resource, manager, None, &mut object, &now);
+        }
+        let name = object.name().to_string();
+        let mut attributes = Attributes {
+            user: request.user,
+            operation: Operation::Create,
+            resource,
+            subresource: "",
+            namespace: request.namespace(),
+            name: &name,
+            object: Some(object),
+            old: None,
+            dry_run,
+            warnings: Vec::new(),
+        };
+        self.mutate(&mut attributes).await?;
+        let mut object = attributes.object.take().expect("mutation keeps the object");
+        (resource.strategy.prepare_create)(&mut object);
+        apply_defaults(resource, &mut object);
+        let mut allocation = self.allocate(resource, &mut object, None, dry_run, true).await?;
+        attributes.object = Some(object);
+        let result = self.finish_create(request, &mut attributes, &mut allocation, dry_run).await;
+        settle(allocation, result.is_ok() && !dry_run).await;
+        let written = result?;
+        self.after_write(resource, None, &written, dry_run).await;
+        Ok(written)
+    }
+
+    /// Validation and commit of a new object.
+    async fn finish_create(
+        &self,
+        request: &ResourceRequest<'_>,
+        attributes: &mut Attributes<'_>,
+        allocation: &mut Option<Box<dyn Allocation>>,
+        dry_run: bool,
+    ) -> Result<Written, ApiError> {
+        let resource = &request.resource;
+        let object = attributes.object.as_ref().expect("a create has an object");
+        self.check_escalation(request, object, None)?;
+        self.check(request, object)?;
+        for warning in (resource.strategy.warnings)(object) {
+            request.warn(warning);
+        }
+        self.validate_admission(attributes).await?;
+        let mut object = attributes.object.take().expect("validation keeps the object");
+        for warning in attributes.warnings.drain(..) {
+            request.warn(warning);
+        }
+        if allocation.is_none() {
+            *allocation = self.allocate(resource, &mut object, None, dry_run, false).await?;
+        }
+        self.commit_create(resource, object, dry_run).await
+    }
+
+    async fn commit_create(&self, resource: &Resource, mut object: Value, dry_run: bool) -> Result<Written, ApiError> {
+        let (bucket, namespace, name) = (storage_resource(resource), object.namespace().to_string(), object.name().to_string());
+        if dry_run {
+            if self.store().get(&bucket, &namespace, &name).is_some() {
+                return Err(ApiError::already_exists(&resource.group, &resource.plural, &name));
+            }
+            return Ok(Written::Value(object));
+        }
+        let encoded = encode(resource, &mut object);
+        match self.store().write(&bucket, &namespace, &name, Some(encoded), Expect::Absent).await {
+            Ok(entry) => Ok(Written::Entry(entry)),
+            Err(StorageError::Conflict { .. }) => Err(ApiError::already_exists(&resource.group, &resource.plural, &name)),
+            Err(error) => Err(storage_error(&error)),
+        }
+    }
+
+    /// PUT of the main resource or of a subresource that has the same kind.
+    pub(crate) async fn handle_update(&self, request: &ResourceRequest<'_>) -> Result<HttpResponse, ApiError> {
+        let dry_run = options::dry_run(request.query, "UpdateOptions")?;
+        let mut object = decode::object(request, "UpdateOptions")?;
+        decode::check_namespace(request, &mut object)?;
+        check_name(request, &mut object)?;
+        let manager = Manager { name: request.field_manager()?, subresource: request.info.subresource.clone() };
+        let strategy = &request.resource.strategy;
+        let exists = self.store().get(&storage_resource(&request.resource), request.namespace(), object.name()).is_some();
+        if !exists && strategy.create_on_update && request.info.subresource.is_empty() {
+            if !object.uid().is_empty() {
+                let why = format!("Precondition failed: UID in precondition: {}, UID in object meta: ", object.uid());
+                return Err(ApiError::conflict(&request.resource.group, &request.resource.plural, object.name(), why));
+            }
+            self.authorize_create(request)?;
+            object.metadata_mut().remove("resourceVersion");
+            let written = self.create_object(request, object, Some(&manager), dry_run).await?;
+            return self.present_written(request, StatusCode::CREATED, &written);
+        }
+        let unconditional = object.resource_version().is_empty();
+        if unconditional && !strategy.unconditional_update {
+            let error = FieldError::invalid(&FieldPath::new("metadata.resourceVersion"), 0, "must be specified for an update");
+            return Err(ApiError::invalid(&request.resource.group, &request.resource.kind, object.name(), &[error]));
+        }
+        let written = self.modify(request, Some(&manager), dry_run, |_| Ok(Change::To(object.clone()))).await?;
+        self.present_written(request, StatusCode::OK, &written)
+    }
+
+    /// Updates the live object, again when another writer was faster, unless the change itself names
+    /// the version it is based on.
+    pub(crate) async fn modify(
+        &self,
+        request: &ResourceRequest<'_>,
+        manager: Option<&Manager>,
+        dry_run: bool,
+        change: impl Fn(&Value) -> Result<Change, ApiError>,
+    ) -> Result<Written, ApiError> {
+        let name = &request.info.name;
+        for _ in 0..UPDATE_TRIES_MAX {
+            let entry =
+                self.store().get(&storage_resource(&request.resource), request.namespace(), name).ok_or_else(|| request.not_found(name))?;
+            let mut old = entry.value();
+            from_storage(&request.resource, &mut old);
+            let (new, settled) = match change(&old)? {
+                Change::To(new) => (new, false),
+                Change::Applied(new) => (new, true),
+            };
+            if !new.resource_version().is_empty() && new.resource_version() != old.resource_version() {
+                return Err(ApiError::modified(&request.resource.group, &request.resource.plural, name));
+            }
+            // When another writer was faster, a change that names its version fails above in the next
+            // round; one that was made from the live object is made anew.
+            if let Some(written) = self.update_once(request, if settled { None } else { manager }, dry_run, &entry, old, new).await? {
+                return Ok(written);
+            }
+        }
+        Err(ApiError::modified(&request.resource.group, &request.resource.plural, name))
+    }
+
+    /// One try; `None` when another writer was faster.
+    async fn update_once(
+        &self,
+        request: &ResourceRequest<'_>,
+        manager: Option<&Manager>,
+        dry_run: bool,
+        entry: &Arc<Entry>,
+        old: Value,
+        mut new: Value,
+    ) -> Result<Option<Written>, ApiError> {
+        let resource = &request.resource;
+        let subresource = request.info.subresource.as_str();
+        let now = self.now();
+        metadata::prepare_update(resource, &mut new, &old)?;
+        apply_defaults(resource, &mut new);
+        if let Some(manager) = manager {
+            track(resource, manager, Some(&old), &mut new, &now);
+        }
+        let old = Arc::new(old);
+        let mut attributes = Attributes {
+            user: request.user,
+            operation: Operation::Update,
+            resource,
+            subresource,
+            namespace: request.namespace(),
+            name: &request.info.name,
+            object: Some(new),
+            old: Some(old.clone()),
+            dry_run,
+            warnings: Vec::new(),
+        };
+        self.mutate(&mut attributes).await?;
+        let mut new = attributes.object.take().expect("mutation keeps the object");
+        let strategy = subresource_strategy(resource, subresource);
+        if subresource == "status" {
+            (strategy.prepare_status_update)(&mut new, &old);
+        } else {
+            (strategy.prepare_update)(&mut new, &old);
+        }
+        apply_defaults(resource, &mut new);
+        metadata::bump_generation(resource, &mut new, &old);
+        let mut allocation = self.allocate(resource, &mut new, Some(&old), dry_run, true).await?;
+        attributes.object = Some(new);
+        let result = self.finish_update(request, &mut attributes, &mut allocation, entry, dry_run).await;
+        settle(allocation, matches!(result, Ok(Some(_))) && !dry_run).await;
+        let Some(written) = result? else { return Ok(None) };
+        self.after_write(resource, Some(&old), &written, dry_run).await;
+        Ok(Some(written))
+    }
+
+    /// Validation and commit of a changed object.
+    async fn finish_update(
+        &self,
+        request: &ResourceRequest<'_>,
+        attributes: &mut Attributes<'_>,
+        allocation: &mut Option<Box<dyn Allocation>>,
+        entry: &Arc<Entry>,
+        dry_run: bool,
+    ) -> Result<Option<Written>, ApiError> {
+        let resource = &request.resource;
+        let old = attributes.old.clone().expect("an update has an old object");
+        let new = attributes.object.as_ref().expect("an update has a new object");
+        self.check_escalation(request, new, Some(&old))?;
+        self.check_update(request, new, &old)?;
+        if attributes.subresource.is_empty() {
+            for warning in (resource.strategy.warnings)(new) {
+                request.warn(warning);
+            }
+        }
+        self.validate_admission(attributes).await?;
+        let mut new = attributes.object.take().expect("validation keeps the object");
+        for warning in attributes.warnings.drain(..) {
+            request.warn(warning);
+        }
+        apply::keep_times(&mut new, &old);
+        if is_same(&new, &old) {
+            return Ok(Some(if dry_run { Written::Value(new) } else { Written::Entry(entry.clone()) }));
+        }
+        if allocation.is_none() {
+            *allocation = self.allocate(resource, &mut new, Some(&old), dry_run, false).await?;
+        }
+        self.commit_update(resource, entry, new, dry_run).await
+    }
+
+    async fn commit_update(
+        &self,
+        resource: &Resource,
+        entry: &Arc<Entry>,
+        mut new: Value,
+        dry_run: bool,
+    ) -> Result<Option<Written>, ApiError> {
+        if dry_run {
+            return Ok(Some(Written::Value(new)));
+        }
+        let (namespace, name) = entry.namespace_and_name();
+        let bucket = storage_resource(resource);
+        // The last finalizer is gone from an object that waits for its end.
+        if is_finished(resource, &new) {
+            return match self.store().write(&bucket, namespace, name, None, Expect::At(entry.revision)).await {
+                Ok(gone) => {
+                    new["metadata"]["resourceVersion"] = serde_json::json!(gone.revision.to_string());
+                    Ok(Some(Written::Value(new)))
+                }
+                Err(StorageError::Conflict { .. }) => Ok(None),
+                Err(error) => Err(storage_error(&error)),
+            };
+        }
+        let encoded = encode(resource, &mut new);
+        match self.store().write(&bucket, namespace, name, Some(encoded), Expect::At(entry.revision)).await {
+            Ok(entry) => Ok(Some(Written::Entry(entry))),
+            Err(StorageError::Conflict { .. }) => Ok(None),
+            Err(error) => Err(storage_error(&error)),
+        }
+    }
+
+    /// Everything that must be true of a new object.
+    fn check(&self, request: &ResourceRequest<'_>, object: &Value) -> Result<(), ApiError> {
+        let resource = &request.resource;
+        let mut errors = self.validate_metadata(resource, object);
+        errors.extend((resource.strategy.validate)(object));
+        errors.extend((resource.strategy.validate_create)(object));
+        if resource.custom.is_some() {
+            errors.extend(self.heed(request, crate::crd::validate_create(resource, object)));
+        }
+        refuse(resource, object.name(), errors)
+    }
+
+    fn check_update(&self, request: &ResourceRequest<'_>, new: &Value, old: &Value) -> Result<(), ApiError> {
+        let (resource, subresource) = (&request.resource, request.info.subresource.as_str());
+        let mut errors = validate_metadata_update(&new["metadata"], &old["metadata"], &FieldPath::new("metadata"));
+        let strategy = subresource_strategy(resource, subresource);
+        if subresource == "status" {
+            errors.extend((strategy.validate_status_update)(new, old));
+        } else {
+            errors.extend((strategy.validate)(new));
+            errors.extend((strategy.validate_update)(new, old));
+        }
+        match (&resource.custom, subresource) {
+            (None, _) => {}
+            (Some(_), "status") => {
+                errors.extend(self.heed(request, crate::crd::validate_object_status_update(resource, new, old)));
+            }
+            (Some(_), _) => errors.extend(self.heed(request, crate::crd::validate_object_update(resource, new, old))),
+        }
+        refuse(resource, new.name(), errors)
+    }
+
+    /// Passes the warnings of a verdict on and returns its errors.
+    fn heed(&self, request: &ResourceRequest<'_>, verdict: Verdict) -> Vec<FieldError> {
+        for warning in verdict.warnings {
+            request.warn(warning);
+        }
+        verdict.errors
+    }
+
+    /// Nobody grants what they do not have.
+    fn check_escalation(&self, request: &ResourceRequest<'_>, object: &Value, old: Option<&Value>) -> Result<(), ApiError> {
+        if request.resource.group != "rbac.authorization.k8s.io" {
+            return Ok(());
+        }
+        self.authorization().check_escalation(&RbacWrite {
+            user: request.user,
+            resource: &request.resource.plural,
+            namespace: request.namespace(),
+            name: &request.info.name,
+            object,
+            old,
+        })
+    }
+
+    fn validate_metadata(&self, resource: &Resource, object: &Value) -> Vec<FieldError> {
+        validate_metadata(&object["metadata"], resource.namespaced, name_rule(resource.strategy.name_rule), &FieldPath::new("metadata"))
+    }
+
+    async fn allocate(
+        &self,
+        resource: &Resource,
+        new: &mut Value,
+        old: Option<&Value>,
+        dry_run: bool,
+        early: bool,
+    ) -> Result<Option<Box<dyn Allocation>>, ApiError> {
+        if resource.plural != "services" || !resource.group.is_empty() {
+            return Ok(None);
+        }
+        match self.service_allocator() {
+            Some(allocator) if allocator.is_early() == early => allocator.allocate(new, old, dry_run).await.map(Some),
+            _ => Ok(None),
+        }
+    }
+}
+
+async fn settle(allocation: Option<Box<dyn Allocation>>, committed: bool) {
+    match allocation {
+        Some(allocation) if committed => allocation.commit().await,
+        Some(allocation) => allocation.rollback().await,
+        None => {}
+    }
+}
+
+pub(crate) fn apply_defaults(resource: &Resource, object: &mut Value) {
+    structural::default(object, resource.schema.node());
+    (resource.strategy.default)(object);
+}
+
+/// The stored form.
+pub(crate) fn encode(resource: &Resource, object: &mut Value) -> Encoded {
+    to_storage(resource, object);
+    Encoded::new(object, &fields_of(resource, object))
+}
+
+/// The rules for an update through a path: a subresource may have its own.
+fn subresource_strategy(resource: &Resource, subresource: &str) -> Strategy {
+    match subresource {
+        "" | "status" => resource.strategy,
+        other if resource.custom.is_none() => crate::strategy::of(&resource.group, &format!("{}/{other}", resource.plural)),
+        _ => resource.strategy,
+    }
+}
+
+/// Records in managedFields who wrote what.
+fn track(resource: &Resource, manager: &Manager, live: Option<&Value>, new: &mut Value, now: &str) {
+    let writer = apply::Writer {
+        manager: &manager.name,
+        subresource: &manager.subresource,
+        api_version: &resource.api_version(),
+        now,
+        reset_fields: reset_fields(resource, &manager.subresource),
+    };
+    let empty = if live.is_none() { empty_object(resource) } else { Value::Null };
+    let base = live.map_or(apply::Base::Empty(&empty), apply::Base::Live);
+    apply::track(base, new, resource.schema.node(), &writer);
+}
+
+/// What a new object has before anybody sets a field, which is nobody's: the structs that upstream writes always.
+pub(crate) fn empty_object(resource: &Resource) -> Value {
+    let mut empty = Value::Object(serde_json::Map::new());
+    let builtin = builtin();
+    if Arc::ptr_eq(&resource.schema.table, &builtin.table) {
+        builtin.fill_zeros(resource.schema.node(), &mut empty);
+    }
+    empty
+}
+
+/// Fields that writes through a path have no say in: status through the main resource, all but status
+/// through `/status`.
+pub(crate) fn reset_fields(resource: &Resource, subresource: &str) -> &'static FieldSet {
+    static NONE: LazyLock<FieldSet> = LazyLock::new(FieldSet::new);
+    static STATUS: LazyLock<FieldSet> = LazyLock::new(|| FieldSet::of_fields(&["status"]));
+    static ALL_BUT_STATUS: LazyLock<FieldSet> = LazyLock::new(|| {
+        FieldSet::of_fields(&["spec", "metadata.labels", "metadata.annotations", "metadata.finalizers", "metadata.ownerReferences"])
+    });
+    let has_status = match &resource.custom {
+        Some(custom) => custom.has_status,
+        None => resource.subresource("status").is_some(),
+    };
+    match subresource {
+        "" if has_status => &STATUS,
+        "status" => &ALL_BUT_STATUS,
+        _ => &NONE,
+    }
+}
+
+fn refuse(resource: &Resource, name: &str, errors: Vec<FieldError>) -> Result<(), ApiError> {
+    if errors.is_empty() { Ok(()) } else { Err(ApiError::invalid(&resource.group, &resource.kind, name, &distinct(errors))) }
+}
+
+fn check_name(request: &ResourceRequest<'_>, object: &mut Value) -> Result<(), ApiError> {
+    let name = &request.info.name;
+    if object.name().is_empty() {
+        object.metadata_mut().insert("name".into(), serde_json::json!(name));
+    }
+    if object.name() != name {
+        return Err(ApiError::bad_request(format!(
+            "the name of the object ({}) does not match the name on the URL ({name})",
+            object.name()
+        )));
+    }
+    Ok(())
+}
+
+/// Whether an update changes nothing worth a revision. The resourceVersion does not count.
+fn is_same(new: &Value, old: &Value) -> bool {
+    let (Some(new), Some(old)) = (new.as_object(), old.as_object()) else { return new == old };
+    new.len() == old.len()
+        && new.iter().all(|(key, value)| match old.get(key) {
+            Some(before) if key == "metadata" => {
+                let fields = |m: &Value| {
+                    m.as_object()
+                        .map(|m| m.iter().filter(|(k, _)| *k != "resourceVersion").map(|(k, v)| (k.clone(), v.clone())).collect::<Vec<_>>())
+                };
+                fields(value) == fields(before)
+            }
+            Some(before) => value == before,
+            None => false,
+        })
+}
+
+/// Deletion was asked for and nothing holds the object any more.
+pub(crate) fn is_finished(resource: &Resource, object: &Value) -> bool {
+    object.is_deleting()
+        && object.finalizers().is_empty()
+        && object.i64_at("/metadata/deletionGracePeriodSeconds").unwrap_or(0) == 0
+        && (resource.strategy.grace != crate::strategy::Grace::Namespace || object.array_at("/spec/finalizers").is_empty())
+}
+
+fn name_rule(rule: NameRule) -> NameFn {
+    match rule {
+        NameRule::DnsSubdomain => names::name_is_dns_subdomain,
+        NameRule::DnsLabel => names::name_is_dns_label,
+        NameRule::Dns1035Label => names::name_is_dns_1035_label,
+        NameRule::PathSegment => names::name_is_path_segment,
+    }
+}

@@ -1,0 +1,316 @@
+//! The way of a request: who asks, may they, what do they want, how is the answer written.
+
+use super::Server;
+use super::system::system_user;
+use crate::admission::{Attributes, Operation, UserInfo};
+use crate::auth::authn::impersonation::impersonate;
+use crate::auth::authz::AuthzAttributes;
+use crate::hooks::ConnectTarget;
+use crate::http::body::{self, BoxError};
+use crate::http::negotiate::{self, Accepted};
+use crate::http::respond::{self, HttpResponse};
+use crate::http::{Query, RequestInfo};
+use crate::registry::Resource;
+use crate::rest::ResourceRequest;
+use crate::rest::delete::DeleteOptions;
+use bytes::Bytes;
+use http::request::Parts;
+use http::{HeaderMap, Method, Request, StatusCode};
+use serde_json::json;
+use std::sync::{Arc, Mutex};
+use sublet_machinery::{ApiError, Reason};
+
+/// Marks a request from within the process; the identity needs no proof.
+#[derive(Clone)]
+pub struct InProcess(pub Arc<UserInfo>);
+
+/// The user that the verified client certificate of the connection names.
+#[derive(Clone)]
+pub struct PeerUser(pub Arc<UserInfo>);
+
+/// Subresources that connect to a pod, service or node.
+const CONNECT: [&str; 5] = ["exec", "attach", "portforward", "proxy", "log"];
+
+impl Server {
+    pub async fn handle<B>(&self, request: Request<B>) -> HttpResponse
+    where
+        B: http_body::Body<Data = Bytes> + Send,
+        B::Error: Into<BoxError>,
+    {
+        let gzip = negotiate::accepts_gzip(request.headers());
+        let (parts, body) = request.into_parts();
+        let query = Query::parse(parts.uri.query());
+        let info = RequestInfo::parse(&parts.method, parts.uri.path(), &query);
+        let accepted = negotiate::accept(&parts.headers);
+        let fallback = accepted.clone().unwrap_or_default();
+        let started = tokio::time::Instant::now();
+        let mut response = match self.answer(&parts, body, &query, &info, accepted).await {
+            Ok(response) => response,
+            Err(error) => respond::error(&error, Accepted { form: Default::default(), ..fallback }),
+        };
+        if gzip {
+            response = respond::compress(response);
+        }
+        let status = response.status().as_u16();
+        tracing::debug!(server = %self.name(), verb = info.verb, path = %info.path, status, duration_ms = started.elapsed().as_millis() as u64, "request");
+        self.metrics().count(&info, status, started.elapsed());
+        response
+    }
+
+    async fn answer<B>(
+        &self,
+        parts: &Parts,
+        body: B,
+        query: &Query,
+        info: &RequestInfo,
+        accepted: Result<Accepted, ApiError>,
+    ) -> Result<HttpResponse, ApiError>
+    where
+        B: http_body::Body<Data = Bytes> + Send,
+        B::Error: Into<BoxError>,
+    {
+        if self.stop_token().is_cancelled() {
+            return Err(ApiError::unavailable("the server is shutting down"));
+        }
+        let user = self.identify(parts)?;
+        self.authorize(&user, info)?;
+        let long_running = info.verb == "watch" || CONNECT.contains(&info.subresource.as_str());
+        let _permit = if long_running {
+            None
+        } else {
+            let permit = self.in_flight().try_acquire();
+            Some(permit.map_err(|_| ApiError::too_many_requests("Too many requests, please try again later.", 1))?)
+        };
+        if !info.is_resource {
+            let body = body::read(body).await?;
+            return self.plain(parts, query, info, &user, accepted, &body).await;
+        }
+        let registry = self.registry().snapshot();
+        let resource = registry.find(&info.group, &info.version, &info.resource).cloned().ok_or_else(ApiError::no_such_path)?;
+        let body = body::read(body).await?;
+        let connects = CONNECT.contains(&info.subresource.as_str());
+        let mut accepted = match accepted {
+            accepted if connects => accepted.unwrap_or_default(),
+            _ if resource.custom.is_some() && info.subresource != "scale" => negotiate::accept_custom(&parts.headers)?,
+            accepted => accepted?,
+        };
+        accepted.pretty |= query.bool("pretty");
+        let request = ResourceRequest {
+            info,
+            query,
+            headers: &parts.headers,
+            user: &user,
+            accepted,
+            resource,
+            registry,
+            body,
+            warnings: Mutex::default(),
+        };
+        let mut response = if connects { self.connect(&request, parts).await } else { self.dispatch(&request).await };
+        let warnings = std::mem::take(&mut *request.warnings.lock().expect("no holder of this lock panics"));
+        let deprecated = request.resource.custom.as_ref().and_then(|c| c.deprecation_warning.clone());
+        if let Ok(response) = &mut response {
+            respond::add_warnings(response, &warnings);
+            respond::add_warnings(response, deprecated.as_slice());
+        }
+        response
+    }
+
+    fn identify(&self, parts: &Parts) -> Result<UserInfo, ApiError> {
+        let security = self.security();
+        let user = match parts.extensions.get::<InProcess>() {
+            Some(InProcess(user)) => UserInfo::clone(user),
+            None => {
+                let peer = parts.extensions.get::<PeerUser>();
+                security.authenticator.authenticate(peer.map(|p| &*p.0), &parts.headers, self.clock_now())?
+            }
+        };
+        let acting = impersonate(&user, &parts.headers, &*security.authorization)?;
+        Ok(acting.unwrap_or(user))
+    }
+
+    fn authorize(&self, user: &UserInfo, info: &RequestInfo) -> Result<(), ApiError> {
+        self.authorization().check(&AuthzAttributes {
+            user,
+            verb: info.verb,
+            group: &info.group,
+            resource: &info.resource,
+            subresource: &info.subresource,
+            namespace: &info.namespace,
+            name: &info.name,
+            path: (!info.is_resource).then_some(&info.path),
+        })
+    }
+
+    /// An update that creates needs the right to create.
+    pub(crate) fn authorize_create(&self, request: &ResourceRequest<'_>) -> Result<(), ApiError> {
+        self.authorize(request.user, &RequestInfo { verb: "create", ..request.info.clone() })
+    }
+
+    async fn dispatch(&self, request: &ResourceRequest<'_>) -> Result<HttpResponse, ApiError> {
+        let (info, resource) = (request.info, &request.resource);
+        if resource.namespaced && info.namespace.is_empty() && !matches!(info.verb, "list" | "watch") {
+            return Err(ApiError::no_such_path());
+        }
+        if !resource.namespaced && !info.namespace.is_empty() && resource.plural != "namespaces" {
+            return Err(ApiError::no_such_path());
+        }
+        if !info.subresource.is_empty() {
+            return self.subresource(request).await;
+        }
+        if matches!(resource.group.as_str(), "authentication.k8s.io" | "authorization.k8s.io") && info.verb == "create" {
+            let body = crate::rest::decode::parse_body(request)?;
+            let answer = self.security().reviews.review(&resource.kind, request.namespace(), body, request.user, self.clock_now())?;
+            return Ok(respond::value(StatusCode::CREATED, request.accepted, &answer));
+        }
+        if resource.plural == "bindings" && resource.group.is_empty() && info.verb == "create" {
+            let name = crate::rest::decode::parse_body(request)?["metadata"]["name"].as_str().unwrap_or_default().to_string();
+            return self.bind(request, &name).await;
+        }
+        if !resource.has_verb(info.verb) {
+            let verb = if info.verb.is_empty() { "this method" } else { info.verb };
+            return Err(ApiError::method_not_allowed(&resource.group, &resource.plural, verb));
+        }
+        match info.verb {
+            "get" => self.handle_get(request).await,
+            "list" => self.handle_list(request).await,
+            "watch" => self.handle_watch(request).await,
+            "create" => self.handle_create(request).await,
+            "update" => self.handle_update(request).await,
+            "patch" => self.handle_patch(request).await,
+            "delete" => self.handle_delete(request).await,
+            "deletecollection" => self.handle_delete_collection(request).await,
+            verb => Err(ApiError::method_not_allowed(&resource.group, &resource.plural, verb)),
+        }
+    }
+
+    /// `log`, `exec`, `attach`, `portforward`, `proxy`: admission, then whoever can reach the pod.
+    async fn connect(&self, request: &ResourceRequest<'_>, parts: &Parts) -> Result<HttpResponse, ApiError> {
+        let known = request.resource.subresource(&request.info.subresource).ok_or_else(ApiError::no_such_path)?;
+        if !known.verbs.iter().any(|v| v == request.info.verb) {
+            return Err(ApiError::method_not_allowed(&request.resource.group, &request.resource.plural, request.info.verb));
+        }
+        let object = self.connect_object(request)?;
+        if request.info.subresource != "log" {
+            let mut attributes = Attributes {
+                user: request.user,
+                operation: Operation::Connect,
+                resource: &request.resource,
+                subresource: &request.info.subresource,
+                namespace: request.namespace(),
+                name: &request.info.name,
+                object: None,
+                old: Some(object.clone()),
+                dry_run: false,
+                warnings: Vec::new(),
+            };
+            self.mutate(&mut attributes).await?;
+            self.validate_admission(&mut attributes).await?;
+        }
+        let connector = self.connector().ok_or_else(|| {
+            ApiError::unavailable(format!(
+                "{} of {} needs a node; this API server has none",
+                request.info.subresource, request.resource.plural
+            ))
+        })?;
+        let mut forwarded = Request::builder().method(parts.method.clone()).uri(parts.uri.clone()).version(parts.version);
+        if let Some(headers) = forwarded.headers_mut() {
+            headers.clone_from(&parts.headers);
+        }
+        let mut forwarded =
+            forwarded.body(request.body.clone()).map_err(|e| ApiError::bad_request(format!("the request cannot be forwarded: {e}")))?;
+        *forwarded.extensions_mut() = parts.extensions.clone();
+        let target = ConnectTarget { info: request.info, query: request.query, user: request.user, object };
+        connector.connect(target, forwarded).await
+    }
+
+    /// A delete by the server itself, with all the rules of deletion but no admission by users.
+    pub(crate) async fn delete_as_system(
+        &self,
+        row: &Arc<Resource>,
+        namespace: &str,
+        name: &str,
+        options: &DeleteOptions,
+    ) -> Result<(), ApiError> {
+        let user = system_user();
+        let (query, headers) = (Query::default(), HeaderMap::new());
+        let info = RequestInfo {
+            is_resource: true,
+            verb: "delete",
+            group: row.group.clone(),
+            version: row.version.clone(),
+            namespace: namespace.to_string(),
+            resource: row.plural.clone(),
+            name: name.to_string(),
+            ..RequestInfo::default()
+        };
+        let request = ResourceRequest {
+            info: &info,
+            query: &query,
+            headers: &headers,
+            user: &user,
+            accepted: Accepted::default(),
+            resource: row.clone(),
+            registry: self.registry().snapshot(),
+            body: Bytes::new(),
+            warnings: Mutex::default(),
+        };
+        match self.delete_object_in(&request, namespace, name, options).await {
+            Err(error) if error.is(Reason::NotFound) => Ok(()),
+            other => other.map(|_| ()),
+        }
+    }
+
+    /// Everything that is not a resource: health, version, documents.
+    async fn plain(
+        &self,
+        parts: &Parts,
+        query: &Query,
+        info: &RequestInfo,
+        _user: &UserInfo,
+        accepted: Result<Accepted, ApiError>,
+        _body: &Bytes,
+    ) -> Result<HttpResponse, ApiError> {
+        if !matches!(parts.method, Method::GET | Method::HEAD) {
+            return Err(ApiError::no_such_path());
+        }
+        let path = info.path.trim_end_matches('/');
+        match path {
+            "/healthz" | "/livez" | "/readyz" => return Ok(health(path, query)),
+            "/metrics" => return Ok(respond::text(StatusCode::OK, self.metrics().render(self))),
+            "/version" => return Ok(respond::value(StatusCode::OK, accepted.unwrap_or_default(), &version())),
+            "/.well-known/openid-configuration" => {
+                return Ok(respond::value(StatusCode::OK, Accepted::default(), &self.security().tokens.openid_configuration()));
+            }
+            "/openid/v1/jwks" => {
+                let keys = self.security().tokens.jwks().to_string();
+                return Ok(respond::bytes(StatusCode::OK, "application/jwk-set+json", keys.into()));
+            }
+            _ => {}
+        }
+        if let Some(check) = ["/healthz/", "/livez/", "/readyz/"].iter().find_map(|p| path.strip_prefix(p)) {
+            return if matches!(check, "ping" | "log" | "etcd") {
+                Ok(respond::text(StatusCode::OK, "ok"))
+            } else {
+                Err(ApiError::no_such_path())
+            };
+        }
+        self.document(path, query, &parts.headers, accepted.unwrap_or_default()).unwrap_or_else(|| Err(ApiError::no_such_path()))
+    }
+}
+
+fn health(path: &str, query: &Query) -> HttpResponse {
+    if !query.has("verbose") {
+        return respond::text(StatusCode::OK, "ok");
+    }
+    let name = path.trim_start_matches('/');
+    respond::text(StatusCode::OK, format!("[+]ping ok\n[+]log ok\n[+]etcd ok\n{name} check passed\n"))
+}
+
+fn version() -> serde_json::Value {
+    json!({
+        "major": "1", "minor": "37", "emulationMajor": "1", "emulationMinor": "37", "minCompatibilityMajor": "1", "minCompatibilityMinor": "36",
+        "gitVersion": concat!("v1.37.2+sublet.", env!("CARGO_PKG_VERSION")), "gitCommit": "", "gitTreeState": "clean", "buildDate": "1970-01-01T00:00:00Z",
+        "goVersion": "none", "compiler": "rustc", "platform": "linux/amd64",
+    })
+}

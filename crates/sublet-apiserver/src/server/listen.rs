@@ -1,0 +1,106 @@
+//! HTTPS: accepts connections and hands their requests to the server.
+
+use super::Server;
+use super::handle::PeerUser;
+use crate::auth::authn::certificate;
+use hyper::body::Incoming;
+use hyper::service::service_fn;
+use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
+use hyper_util::server::conn::auto;
+use hyper_util::server::graceful::GracefulShutdown;
+use rustls::ServerConfig;
+use std::convert::Infallible;
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::Semaphore;
+use tokio::task::JoinHandle;
+use tokio_rustls::TlsAcceptor;
+use tokio_util::sync::CancellationToken;
+
+/// Connections of one server at a time; more wait in the kernel's queue.
+const CONNECTIONS_MAX: usize = 8192;
+const HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(10);
+const HEADER_TIMEOUT: Duration = Duration::from_secs(30);
+/// Streams per HTTP/2 connection, as upstream's default.
+const STREAMS_MAX: u32 = 250;
+const HEADER_LIST_BYTES_MAX: u32 = 64 << 10;
+/// How long open requests may still run when the server stops.
+const DRAIN_TIMEOUT: Duration = Duration::from_secs(5);
+
+/// A listening server; dropping it does not stop it, cancelling its token does.
+pub struct Listening {
+    pub address: SocketAddr,
+    pub task: JoinHandle<()>,
+}
+
+/// Serves HTTPS on the listener until cancelled.
+pub fn listen(server: Server, listener: TcpListener, tls: Arc<ServerConfig>, cancel: CancellationToken) -> std::io::Result<Listening> {
+    let address = listener.local_addr()?;
+    let task = tokio::spawn(accept_loop(server, listener, tls, cancel));
+    Ok(Listening { address, task })
+}
+
+async fn accept_loop(server: Server, listener: TcpListener, tls: Arc<ServerConfig>, cancel: CancellationToken) {
+    let graceful = GracefulShutdown::new();
+    let slots = Arc::new(Semaphore::new(CONNECTIONS_MAX));
+    loop {
+        let slot = tokio::select! {
+            slot = slots.clone().acquire_owned() => slot.expect("the semaphore is never closed"),
+            () = cancel.cancelled() => break,
+        };
+        let (stream, peer) = tokio::select! {
+            accepted = listener.accept() => match accepted {
+                Ok(accepted) => accepted,
+                Err(error) => {
+                    // Out of file descriptors, most likely: wait for some to come free.
+                    tracing::warn!(%error, "cannot accept a connection");
+                    tokio::time::sleep(Duration::from_millis(50)).await;
+                    continue;
+                }
+            },
+            () = cancel.cancelled() => break,
+        };
+        let (server, acceptor, watcher) = (server.clone(), TlsAcceptor::from(tls.clone()), graceful.watcher());
+        tokio::spawn(async move {
+            let _slot = slot;
+            if let Err(error) = connection(server, stream, acceptor, watcher).await {
+                tracing::debug!(%peer, %error, "connection ended");
+            }
+        });
+    }
+    drop(listener);
+    if tokio::time::timeout(DRAIN_TIMEOUT, graceful.shutdown()).await.is_err() {
+        tracing::debug!("requests were cut when the server stopped");
+    }
+}
+
+async fn connection(
+    server: Server,
+    stream: TcpStream,
+    acceptor: TlsAcceptor,
+    watcher: hyper_util::server::graceful::Watcher,
+) -> Result<(), Box<dyn std::error::Error + Send + Sync>> {
+    stream.set_nodelay(true)?;
+    let stream = tokio::time::timeout(HANDSHAKE_TIMEOUT, acceptor.accept(stream)).await??;
+    let verified = stream.get_ref().1.peer_certificates().and_then(|c| c.first());
+    let peer = verified.and_then(|c| certificate::user(c)).map(|user| PeerUser(Arc::new(user)));
+    let service = service_fn(move |mut request: http::Request<Incoming>| {
+        let server = server.clone();
+        if let Some(peer) = &peer {
+            request.extensions_mut().insert(peer.clone());
+        }
+        async move { Ok::<_, Infallible>(server.handle(request).await) }
+    });
+    let mut builder = auto::Builder::new(TokioExecutor::new());
+    builder.http1().timer(TokioTimer::new()).header_read_timeout(HEADER_TIMEOUT);
+    builder
+        .http2()
+        .timer(TokioTimer::new())
+        .max_concurrent_streams(STREAMS_MAX)
+        .max_header_list_size(HEADER_LIST_BYTES_MAX)
+        .keep_alive_interval(Duration::from_secs(30));
+    let connection = builder.serve_connection_with_upgrades(TokioIo::new(stream), service);
+    watcher.watch(connection).await
+}

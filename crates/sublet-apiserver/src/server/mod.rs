@@ -1,0 +1,181 @@
+//! One API server: its state, its rules, and the way of a request through them.
+
+mod custom;
+mod documents;
+mod handle;
+mod listen;
+mod local;
+mod metrics;
+mod security;
+mod system;
+mod upkeep;
+
+pub use handle::{InProcess, PeerUser};
+pub use listen::{Listening, listen};
+pub use security::{ISSUER, SecurityConfig};
+
+use crate::admission::{Attributes, Plugin};
+use crate::auth::authz::Authorization;
+use crate::auth::bootstrap::{self, BootstrapConfig};
+use crate::discovery::Documents;
+use crate::hooks::{Connector, ServiceAllocator};
+use crate::reader::Reader;
+use crate::registry::{Registry, builtin_rows};
+use crate::store::Store;
+use security::Security;
+use std::sync::{Arc, OnceLock};
+use sublet_machinery::ApiError;
+use sublet_storage::{Backend, StorageError};
+use tokio::sync::Semaphore;
+use tokio_util::sync::CancellationToken;
+
+/// Requests in work at once, long-running ones apart; more are told to come back. As upstream's
+/// sum of `--max-requests-inflight` and `--max-mutating-requests-inflight`.
+const IN_FLIGHT_MAX: usize = 600;
+
+/// What an API server is made of.
+pub struct Config {
+    pub backend: Arc<dyn Backend>,
+    pub security: SecurityConfig,
+    pub plugins: Vec<Box<dyn Plugin>>,
+    /// What the objects say that exist before anybody does anything.
+    pub bootstrap: BootstrapConfig,
+    /// The name that this server has in logs.
+    pub name: String,
+}
+
+/// An API server. Cheap to clone.
+#[derive(Clone)]
+pub struct Server {
+    inner: Arc<Inner>,
+}
+
+struct Inner {
+    store: Store,
+    registry: Registry,
+    documents: Documents,
+    security: Security,
+    plugins: Vec<Box<dyn Plugin>>,
+    service_allocator: OnceLock<Arc<dyn ServiceAllocator>>,
+    connector: OnceLock<Arc<dyn Connector>>,
+    in_flight: Semaphore,
+    stop: CancellationToken,
+    metrics: metrics::Metrics,
+    name: String,
+}
+
+impl Server {
+    /// Loads the store, creates what must exist, and is ready to answer.
+    pub async fn open(config: Config) -> Result<Self, StorageError> {
+        let store = Store::open(config.backend)?;
+        let reader: Arc<dyn Reader> = Arc::new(store.clone());
+        let security = Security::new(config.security, reader).map_err(|e| StorageError::Failed(e.to_string()))?;
+        let server = Self {
+            inner: Arc::new(Inner {
+                store,
+                registry: Registry::new(builtin_rows()),
+                documents: Documents::default(),
+                security,
+                plugins: config.plugins,
+                service_allocator: OnceLock::new(),
+                connector: OnceLock::new(),
+                in_flight: Semaphore::new(IN_FLIGHT_MAX),
+                stop: CancellationToken::new(),
+                metrics: metrics::Metrics::default(),
+                name: config.name,
+            }),
+        };
+        server.load_custom_resources();
+        bootstrap::apply(&server, &config.bootstrap).await.map_err(|e| StorageError::Failed(e.to_string()))?;
+        tokio::spawn(server.clone().keep_up());
+        Ok(server)
+    }
+
+    pub fn name(&self) -> &str {
+        &self.inner.name
+    }
+
+    /// Who gives Services their addresses. Set once, before Services are written.
+    pub fn set_service_allocator(&self, allocator: Arc<dyn ServiceAllocator>) {
+        // A second allocator would mean two owners of the same numbers.
+        assert!(self.inner.service_allocator.set(allocator).is_ok(), "the allocator is set once");
+    }
+
+    pub fn set_connector(&self, connector: Arc<dyn Connector>) {
+        assert!(self.inner.connector.set(connector).is_ok(), "the connector is set once");
+    }
+
+    pub fn store(&self) -> &Store {
+        &self.inner.store
+    }
+
+    pub fn registry(&self) -> &Registry {
+        &self.inner.registry
+    }
+
+    /// Ends watches and refuses new requests; the store is closed by its owner afterwards.
+    pub fn stop(&self) {
+        self.inner.stop.cancel();
+    }
+
+    pub(crate) fn stop_token(&self) -> &CancellationToken {
+        &self.inner.stop
+    }
+
+    pub(crate) fn security(&self) -> &Security {
+        &self.inner.security
+    }
+
+    pub(crate) fn authorization(&self) -> &Authorization {
+        &self.inner.security.authorization
+    }
+
+    pub(crate) fn in_flight(&self) -> &Semaphore {
+        &self.inner.in_flight
+    }
+
+    pub(crate) fn metrics(&self) -> &metrics::Metrics {
+        &self.inner.metrics
+    }
+
+    pub(crate) fn connector(&self) -> Option<&Arc<dyn Connector>> {
+        self.inner.connector.get()
+    }
+
+    pub(crate) fn documents(&self) -> &Documents {
+        &self.inner.documents
+    }
+
+    pub(crate) fn service_allocator(&self) -> Option<&Arc<dyn ServiceAllocator>> {
+        self.inner.service_allocator.get()
+    }
+
+    pub(crate) fn clock_now(&self) -> jiff::Timestamp {
+        jiff::Timestamp::now()
+    }
+
+    /// `metav1.Time` of this moment.
+    pub(crate) fn now(&self) -> String {
+        self.clock_now().strftime("%Y-%m-%dT%H:%M:%SZ").to_string()
+    }
+
+    pub(crate) async fn mutate(&self, attributes: &mut Attributes<'_>) -> Result<(), ApiError> {
+        let store: Arc<dyn crate::reader::Writer> = Arc::new(self.clone());
+        for plugin in &self.inner.plugins {
+            if plugin.handles(attributes) {
+                plugin.mutate(attributes, &store).await?;
+            }
+        }
+        Ok(())
+    }
+
+    pub(crate) async fn validate_admission(&self, attributes: &mut Attributes<'_>) -> Result<(), ApiError> {
+        let store: Arc<dyn crate::reader::Writer> = Arc::new(self.clone());
+        for plugin in &self.inner.plugins {
+            if plugin.handles(attributes) {
+                plugin.validate(attributes, &store).await?;
+            }
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,51 @@
+//! What the server does on its own: bootstrap objects, and reactions to writes.
+
+use super::Server;
+use crate::admission::UserInfo;
+use crate::registry::Resource;
+use crate::rest::write::Written;
+use serde_json::Value;
+
+/// The identity of loops that belong to the server.
+pub fn system_user() -> UserInfo {
+    UserInfo {
+        name: "system:apiserver".into(),
+        groups: vec!["system:masters".into(), "system:authenticated".into()],
+        ..UserInfo::default()
+    }
+}
+
+impl Server {
+    /// Called after every write that happened.
+    pub(crate) async fn after_write(&self, resource: &Resource, old: Option<&Value>, written: &Written, dry_run: bool) {
+        if dry_run {
+            return;
+        }
+        if let (Some(old), Written::Value(_)) = (old, written) {
+            // An update that removed the last finalizer removed the object.
+            return self.after_delete(resource, old).await;
+        }
+        if is_definition(resource) {
+            self.definition_changed(&match written {
+                Written::Entry(entry) => entry.value(),
+                Written::Value(value) => value.clone(),
+            })
+            .await;
+        }
+    }
+
+    /// Called after an object is gone for good.
+    pub(crate) async fn after_delete(&self, resource: &Resource, old: &Value) {
+        if resource.group.is_empty() && resource.plural == "services" {
+            if let Some(allocator) = self.service_allocator() {
+                allocator.release(old).await;
+            }
+        } else if is_definition(resource) {
+            self.definition_gone(old);
+        }
+    }
+}
+
+fn is_definition(resource: &Resource) -> bool {
+    resource.group == "apiextensions.k8s.io" && resource.plural == "customresourcedefinitions"
+}

@@ -1,0 +1,306 @@
+//! The state of one API server: all objects in memory as shared bytes, made durable by a `Backend`.
+//!
+//! Keys are `GROUP_RESOURCE/NAMESPACE/NAME`. Reads come from memory. A write goes to the backend,
+//! which makes it durable and hands it to the observer here, in revision order, before the writer
+//! gets its answer: whoever got an answer sees the write in the next read.
+
+pub mod entry;
+pub mod log;
+
+use bytes::Bytes;
+use entry::{Encoded, Entry};
+use log::{Log, LogEvent};
+use std::collections::{BTreeMap, HashMap};
+use std::sync::{Arc, RwLock};
+use sublet_machinery::ApiError;
+use sublet_storage::{Backend, Expect, StorageError, Write};
+use tokio::sync::watch;
+
+/// One API server's objects.
+#[derive(Clone)]
+pub struct Store {
+    backend: Arc<dyn Backend>,
+    shared: Arc<Shared>,
+}
+
+struct Shared {
+    /// Guards the objects and logs; held for plain memory moves only.
+    state: RwLock<State>,
+    /// The newest revision, for those who wait for one.
+    revision: watch::Sender<u64>,
+}
+
+#[derive(Default)]
+struct State {
+    buckets: HashMap<Box<str>, Bucket>,
+    revision: u64,
+    /// Logs made later start here: nothing before it is known.
+    loaded_at: u64,
+}
+
+struct Bucket {
+    objects: BTreeMap<Arc<str>, Arc<Entry>>,
+    log: Log,
+    /// The revision of the last change; wakes the watchers of this resource.
+    changed: watch::Sender<u64>,
+}
+
+/// A consistent view of one resource (or one namespace of it).
+#[derive(Debug, Default)]
+pub struct Snapshot {
+    pub entries: Vec<Arc<Entry>>,
+    pub revision: u64,
+}
+
+/// Why a read at an older revision cannot be had.
+#[derive(Debug, PartialEq, Eq)]
+pub struct TooOld;
+
+impl Store {
+    /// Loads everything the backend holds and starts to follow its commits.
+    pub fn open(backend: Arc<dyn Backend>) -> Result<Self, StorageError> {
+        let (objects, revision) = backend.load()?;
+        let mut state = State { revision, loaded_at: revision, ..State::default() };
+        for object in objects {
+            let entry =
+                Entry::compose(object.key.clone(), object.revision, &object.value).map_err(|e| StorageError::Failed(e.to_string()))?;
+            state.bucket(&object.key).objects.insert(object.key, Arc::new(entry));
+        }
+        let shared = Arc::new(Shared { state: RwLock::new(state), revision: watch::Sender::new(revision) });
+        let observer = shared.clone();
+        backend.observe(Box::new(move |events| observer.take_in(events)));
+        Ok(Self { backend, shared })
+    }
+
+    pub fn backend(&self) -> &Arc<dyn Backend> {
+        &self.backend
+    }
+
+    pub fn revision(&self) -> u64 {
+        self.read().revision
+    }
+
+    /// The revision of the last change of one resource.
+    pub fn resource_revision(&self, group_resource: &str) -> u64 {
+        let state = self.read();
+        state.buckets.get(group_resource).map_or(state.loaded_at, |b| *b.changed.borrow())
+    }
+
+    /// Waits until the store has reached `revision`, at most three seconds as upstream does.
+    pub async fn wait_for(&self, revision: u64) -> bool {
+        let mut newest = self.shared.revision.subscribe();
+        let reached = newest.wait_for(|r| *r >= revision);
+        tokio::time::timeout(std::time::Duration::from_secs(3), reached).await.is_ok()
+    }
+
+    pub fn get(&self, group_resource: &str, namespace: &str, name: &str) -> Option<Arc<Entry>> {
+        let key = key(group_resource, namespace, name);
+        self.read().buckets.get(group_resource)?.objects.get(key.as_str()).cloned()
+    }
+
+    pub fn count(&self, group_resource: &str) -> usize {
+        self.read().buckets.get(group_resource).map_or(0, |b| b.objects.len())
+    }
+
+    /// Number of objects per resource.
+    pub fn counts(&self) -> Vec<(String, usize)> {
+        self.read().buckets.iter().map(|(k, b)| (k.to_string(), b.objects.len())).collect()
+    }
+
+    /// The entries now, in key order.
+    pub fn list(&self, group_resource: &str, namespace: Option<&str>) -> Snapshot {
+        let state = self.read();
+        let entries = state.buckets.get(group_resource).map_or_else(Vec::new, |b| b.range(group_resource, namespace).cloned().collect());
+        Snapshot { entries, revision: state.revision }
+    }
+
+    /// The entries as they were at `revision`: the present, with the log undone.
+    pub fn list_at(&self, group_resource: &str, namespace: Option<&str>, revision: u64) -> Result<Snapshot, TooOld> {
+        let state = self.read();
+        let Some(bucket) = state.buckets.get(group_resource) else {
+            return if revision < state.loaded_at { Err(TooOld) } else { Ok(Snapshot { entries: Vec::new(), revision }) };
+        };
+        let later = bucket.log.after(revision).ok_or(TooOld)?;
+        let mut undo: HashMap<&str, Option<&Arc<Entry>>> = HashMap::new();
+        for event in later.rev() {
+            undo.insert(&event.entry.key, event.previous.as_ref());
+        }
+        if undo.is_empty() {
+            return Ok(Snapshot { entries: bucket.range(group_resource, namespace).cloned().collect(), revision });
+        }
+        let prefix = prefix(group_resource, namespace);
+        let mut entries: Vec<Arc<Entry>> =
+            bucket.range(group_resource, namespace).filter(|e| !undo.contains_key(&*e.key)).cloned().collect();
+        entries.extend(undo.into_values().flatten().filter(|e| e.key.starts_with(&prefix)).cloned());
+        entries.sort_by(|a, b| a.key.cmp(&b.key));
+        Ok(Snapshot { entries, revision })
+    }
+
+    /// Starts to follow a resource: a receiver that is told of changes.
+    pub fn changes(&self, group_resource: &str) -> watch::Receiver<u64> {
+        if let Some(bucket) = self.read().buckets.get(group_resource) {
+            return bucket.changed.subscribe();
+        }
+        let mut state = self.shared.state.write().expect("no holder of this lock panics");
+        state.bucket(&format!("{group_resource}/")).changed.subscribe()
+    }
+
+    /// Tells of any change of any resource.
+    pub fn any_change(&self) -> watch::Receiver<u64> {
+        self.shared.revision.subscribe()
+    }
+
+    /// Up to `events_max` events after `revision`, and the revision up to which they are complete.
+    pub fn events_after(&self, group_resource: &str, revision: u64, events_max: usize) -> Result<(Vec<Arc<LogEvent>>, u64), TooOld> {
+        let state = self.read();
+        let Some(bucket) = state.buckets.get(group_resource) else {
+            return if revision < state.loaded_at { Err(TooOld) } else { Ok((Vec::new(), state.revision)) };
+        };
+        let events: Vec<_> = bucket.log.after(revision).ok_or(TooOld)?.take(events_max).cloned().collect();
+        let complete_to = if events.len() == events_max { events.last().map_or(revision, |e| e.revision) } else { state.revision };
+        Ok((events, complete_to))
+    }
+
+    /// Puts or deletes durably. The caller learns of a changed object by `Conflict`.
+    pub async fn write(
+        &self,
+        group_resource: &str,
+        namespace: &str,
+        name: &str,
+        object: Option<Encoded>,
+        expect: Expect,
+    ) -> Result<Arc<Entry>, StorageError> {
+        let key: Arc<str> = key(group_resource, namespace, name).into();
+        let stored = object.map(|o| o.stored);
+        let before = if stored.is_none() { self.get(group_resource, namespace, name) } else { None };
+        let revision = self.backend.write(Write { key: key.clone(), value: stored.clone(), expect }).await?;
+        match stored {
+            Some(stored) => {
+                if let Some(entry) = self.get(group_resource, namespace, name).filter(|e| e.revision == revision) {
+                    return Ok(entry);
+                }
+                Entry::compose(key, revision, &stored).map(Arc::new).map_err(|e| StorageError::Failed(e.to_string()))
+            }
+            None => match before {
+                Some(entry) => Ok(Arc::new(entry.at_revision(revision))),
+                None => Err(StorageError::Conflict { current: None }),
+            },
+        }
+    }
+
+    /// Drops the parts of the logs that are older than `revision`; a maintenance step.
+    pub fn forget_before(&self, revision: u64) {
+        let mut state = self.shared.state.write().expect("no holder of this lock panics");
+        for bucket in state.buckets.values_mut() {
+            bucket.log.forget_before(revision);
+        }
+    }
+
+    fn read(&self) -> std::sync::RwLockReadGuard<'_, State> {
+        self.shared.state.read().expect("no holder of this lock panics")
+    }
+}
+
+impl Shared {
+    /// Applies committed events; runs on the backend's committing thread.
+    fn take_in(&self, events: &[sublet_storage::Event]) {
+        let Some(last) = events.last() else { return };
+        let composed: Vec<Option<Entry>> = events
+            .iter()
+            .map(|e| e.value.as_ref().map(|v| Entry::compose(e.key.clone(), e.revision, v).expect("this server encoded the value")))
+            .collect();
+        let mut touched: Vec<(Box<str>, u64)> = Vec::new();
+        let mut state = self.state.write().expect("no holder of this lock panics");
+        for (event, composed) in events.iter().zip(composed) {
+            assert!(event.revision > state.revision, "revisions rise");
+            state.revision = event.revision;
+            let bucket = state.bucket(&event.key);
+            let log_event = match composed {
+                Some(entry) => {
+                    let entry = Arc::new(entry);
+                    let previous = bucket.objects.insert(event.key.clone(), entry.clone());
+                    LogEvent::new(entry, previous, false)
+                }
+                None => {
+                    let Some(previous) = bucket.objects.remove(&event.key) else { continue };
+                    LogEvent::new(Arc::new(previous.at_revision(event.revision)), Some(previous), true)
+                }
+            };
+            bucket.log.push(Arc::new(log_event));
+            let name = bucket_name(&event.key);
+            match touched.iter_mut().find(|(n, _)| &**n == name) {
+                Some((_, revision)) => *revision = event.revision,
+                None => touched.push((name.into(), event.revision)),
+            }
+        }
+        // Watchers wake while the lock is still held, and read when it is free.
+        for (name, revision) in touched {
+            if let Some(bucket) = state.buckets.get(&name) {
+                bucket.changed.send_replace(revision);
+            }
+        }
+        drop(state);
+        self.revision.send_replace(last.revision);
+    }
+}
+
+impl State {
+    fn bucket(&mut self, key: &str) -> &mut Bucket {
+        let name = bucket_name(key);
+        if !self.buckets.contains_key(name) {
+            let bucket =
+                Bucket { objects: BTreeMap::new(), log: Log::starting_at(self.loaded_at), changed: watch::Sender::new(self.loaded_at) };
+            self.buckets.insert(name.into(), bucket);
+        }
+        self.buckets.get_mut(name).expect("was just made")
+    }
+}
+
+impl Bucket {
+    fn range(&self, group_resource: &str, namespace: Option<&str>) -> impl Iterator<Item = &Arc<Entry>> {
+        let prefix: Arc<str> = prefix(group_resource, namespace).into();
+        self.objects.range(prefix.clone()..).take_while(move |(k, _)| k.starts_with(&*prefix)).map(|(_, e)| e)
+    }
+}
+
+pub fn key(group_resource: &str, namespace: &str, name: &str) -> String {
+    format!("{group_resource}/{namespace}/{name}")
+}
+
+fn prefix(group_resource: &str, namespace: Option<&str>) -> String {
+    match namespace {
+        Some(namespace) => format!("{group_resource}/{namespace}/"),
+        None => format!("{group_resource}/"),
+    }
+}
+
+fn bucket_name(key: &str) -> &str {
+    key.split('/').next().unwrap_or_default()
+}
+
+/// What a client sees when the store itself fails.
+pub fn storage_error(error: &StorageError) -> ApiError {
+    match error {
+        StorageError::Conflict { .. } => ApiError::internal("storage conflict"),
+        StorageError::Closed => ApiError::unavailable("the server is shutting down"),
+        StorageError::Failed(why) => {
+            tracing::error!(why, "storage failed");
+            ApiError::internal("storage failed; see the server log")
+        }
+    }
+}
+
+/// Joins parts of a list body without copying each twice.
+pub fn join_items<'a>(head: &[u8], items: impl Iterator<Item = (&'a [u8], Bytes)>, tail: &[u8], capacity: usize) -> Bytes {
+    let mut out = Vec::with_capacity(capacity);
+    out.extend_from_slice(head);
+    for (index, (open, item)) in items.enumerate() {
+        if index > 0 {
+            out.push(b',');
+        }
+        out.extend_from_slice(open);
+        out.extend_from_slice(&item);
+    }
+    out.extend_from_slice(tail);
+    out.into()
+}

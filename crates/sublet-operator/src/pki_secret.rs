@@ -1,0 +1,104 @@
+//! The keys of a tenant, kept in a Secret beside its `VirtualCluster`.
+
+use crate::StepError;
+use base64::Engine as _;
+use base64::prelude::BASE64_STANDARD;
+use jiff::Timestamp;
+use serde_json::{Value, json};
+use sublet_api::{VirtualCluster, marks};
+use sublet_machinery::ObjectExt;
+use sublet_pki::{Authority, CertifiedKey, Pki, PkiConfig};
+use sublet_runtime::Client;
+use sublet_runtime::resources::SECRETS;
+
+pub fn secret_name(cluster: &str) -> String {
+    format!("{cluster}-pki")
+}
+
+/// Loads the keys, makes them when there are none, renews what ends soon. `held` are the keys of the
+/// running control plane: a deleted Secret is written again from them.
+pub async fn ensure(
+    host: &Client,
+    cluster: &VirtualCluster<'_>,
+    live: Option<&Value>,
+    held: Option<Pki>,
+    names: &[String],
+    now: Timestamp,
+) -> Result<Pki, StepError> {
+    let config = PkiConfig { cluster: cluster.name().to_string(), names: names.to_vec() };
+    let (mut pki, stored) = match (live, held) {
+        (Some(secret), _) => (read(secret, cluster)?, true),
+        (None, Some(held)) => (held, false),
+        (None, None) => (Pki::new(&config, now)?, false),
+    };
+    let renewed = pki.renew(&config, now)?;
+    if !stored || renewed {
+        host.apply(&SECRETS, &secret(cluster, &pki)).await?;
+    }
+    Ok(pki)
+}
+
+fn secret(cluster: &VirtualCluster<'_>, pki: &Pki) -> Value {
+    let encode = |text: &str| json!(BASE64_STANDARD.encode(text));
+    let pairs = [
+        ("ca", pki.authority.certified_key()),
+        ("apiserver", &pki.serving),
+        ("admin", &pki.admin),
+        ("front-proxy-ca", pki.front_proxy_authority.certified_key()),
+        ("front-proxy-client", &pki.front_proxy),
+    ];
+    let mut data = serde_json::Map::new();
+    for (name, pair) in pairs {
+        data.insert(format!("{name}.crt"), encode(&pair.certificate_pem));
+        data.insert(format!("{name}.key"), encode(&pair.key_pem));
+    }
+    data.insert("sa.key".into(), encode(&pki.service_account_key_pem));
+    json!({
+        "apiVersion": "v1", "kind": "Secret", "type": "Opaque",
+        "metadata": {
+            "name": secret_name(cluster.name()), "namespace": cluster.namespace(),
+            "labels": own_labels(cluster), "ownerReferences": [owner(cluster)],
+        },
+        "data": data,
+    })
+}
+
+fn read(secret: &Value, cluster: &VirtualCluster<'_>) -> Result<Pki, StepError> {
+    if secret.controller_owner().is_none_or(|o| o["uid"] != cluster.uid()) {
+        return Err(StepError::Stuck {
+            reason: "SecretTaken",
+            message: format!("Secret `{}` exists and does not belong to this virtual cluster; delete or rename it", secret.name()),
+        });
+    }
+    let text = |key: &str| -> Result<String, StepError> {
+        let encoded = secret["data"][key].as_str().unwrap_or_default();
+        let bytes = BASE64_STANDARD.decode(encoded).unwrap_or_default();
+        String::from_utf8(bytes).ok().filter(|t| !t.is_empty()).ok_or_else(|| StepError::Stuck {
+            reason: "SecretIncomplete",
+            message: format!("Secret `{}` lacks `{key}`; restore it, or delete the Secret to have it written again", secret.name()),
+        })
+    };
+    let pair = |name: &str| -> Result<CertifiedKey, StepError> {
+        Ok(CertifiedKey { certificate_pem: text(&format!("{name}.crt"))?, key_pem: text(&format!("{name}.key"))? })
+    };
+    Ok(Pki {
+        authority: Authority::from_pem(pair("ca")?)?,
+        serving: pair("apiserver")?,
+        admin: pair("admin")?,
+        front_proxy_authority: Authority::from_pem(pair("front-proxy-ca")?)?,
+        front_proxy: pair("front-proxy-client")?,
+        service_account_key_pem: text("sa.key")?,
+    })
+}
+
+/// Labels of the operator's own objects. They carry no UID: the syncer does not take them for synced ones.
+pub fn own_labels(cluster: &VirtualCluster<'_>) -> Value {
+    json!({marks::VIRTUAL_CLUSTER: cluster.name(), "app.kubernetes.io/managed-by": marks::MANAGER})
+}
+
+pub fn owner(cluster: &VirtualCluster<'_>) -> Value {
+    json!({
+        "apiVersion": format!("{}/{}", sublet_api::GROUP, sublet_api::VERSION), "kind": "VirtualCluster",
+        "name": cluster.name(), "uid": cluster.uid(), "controller": true,
+    })
+}

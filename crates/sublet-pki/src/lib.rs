@@ -1,0 +1,33 @@
+//! Keys and certificates of a control plane: its authority, what it signs, and kubeconfigs.
+//!
+//! Entry types: [`Pki`] (everything one API server needs, in memory), [`Authority`] (signs leaves and
+//! requests), [`Kubeconfig`].
+//!
+//! Invariants: nothing here touches a file but `Pki::open`; private keys are written with mode 0600 before
+//! they have their name; the time is an argument.
+
+mod authority;
+mod files;
+mod kubeconfig;
+mod pki;
+
+pub use authority::{Authority, CertifiedKey, Leaf, Usage, expires_at, names};
+pub use kubeconfig::{Credential, Kubeconfig};
+pub use pki::{Pki, PkiConfig};
+
+#[derive(Debug, thiserror::Error)]
+pub enum PkiError {
+    #[error("cannot make a key or certificate")]
+    Make(#[from] rcgen::Error),
+    #[error("{0} is not a certificate in PEM")]
+    Parse(&'static str),
+    #[error("cannot use {path}")]
+    File {
+        path: String,
+        #[source]
+        source: std::io::Error,
+    },
+    /// A folder with some of the files; making the others anew would lock clients out.
+    #[error("{present} is there but {missing} is not: restore it, or remove both to start with a new authority")]
+    Incomplete { present: String, missing: String },
+}

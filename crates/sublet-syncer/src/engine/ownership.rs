@@ -1,0 +1,226 @@
+//! Who wrote what on a host object, from its `managedFields`: the merge base that survives restarts.
+//!
+//! Copies are created with POST, which alone can refuse to touch an object that exists, and updated
+//! with server-side apply, which removes what we no longer want and leaves what others added. Between
+//! the two lies [`adopt_created_fields`]: the entry of the POST becomes that of an apply.
+
+use serde_json::{Map, Value, json};
+use sha2::{Digest, Sha256};
+use sublet_api::marks;
+use sublet_machinery::ObjectExt;
+
+/// A digest of what we want to have written, kept on the object under [`marks::APPLIED`].
+pub fn digest(desired: &Value) -> String {
+    let mut sha = Sha256::new();
+    // Maps are sorted, so equal values give equal bytes.
+    sha.update(desired.to_string().as_bytes());
+    sha.finalize()[..12].iter().map(|b| format!("{b:02x}")).collect()
+}
+
+/// Whether every field of `desired` on the host is still what we wrote: a change by anybody else
+/// takes the field out of our entries. Values changed by admission while we wrote stay ours, so a
+/// mutating webhook is not fought. Objects without any entry of ours count as touched.
+pub fn owns_all(host: &Value, desired: &Value) -> bool {
+    let ours: Vec<Value> = entries(host).filter_map(fields_of).collect();
+    let all: Vec<&Value> = ours.iter().collect();
+    let metadata: Vec<&Value> = ours.iter().filter_map(|f| f.get("f:metadata")).collect();
+    let own_metadata = ["labels", "annotations"].iter().all(|part| {
+        let value = &desired["metadata"][*part];
+        value.is_null() || owned(&metadata, part, value)
+    });
+    let not_tracked = ["apiVersion", "kind", "metadata", "dataDigest"];
+    let mut fields = desired.as_object().into_iter().flatten().filter(|(key, _)| !not_tracked.contains(&key.as_str()));
+    own_metadata && fields.all(|(key, value)| owned(&all, key, value))
+}
+
+fn owned(parents: &[&Value], key: &str, value: &Value) -> bool {
+    let path = format!("f:{key}");
+    let children: Vec<&Value> = parents.iter().filter_map(|p| p.get(&path)).collect();
+    !children.is_empty() && owned_below(&children, value)
+}
+
+fn owned_below(fields: &[&Value], value: &Value) -> bool {
+    // No children: an atomic field, ours as a whole.
+    if fields.iter().all(|f| f.as_object().is_none_or(Map::is_empty)) {
+        return true;
+    }
+    match value {
+        Value::Object(map) => map.iter().all(|(k, v)| owned(fields, k, v)),
+        Value::Array(items) => items.iter().all(|item| item_owned(fields, item)),
+        _ => true,
+    }
+}
+
+/// An item of a list with keys (`k:{"name":"a"}`) or of a set (`v:"a"`).
+fn item_owned(fields: &[&Value], item: &Value) -> bool {
+    let found: Vec<&Value> = fields
+        .iter()
+        .filter_map(|f| f.as_object())
+        .flatten()
+        .filter(|(path, _)| {
+            if let Some(keys) = path.strip_prefix("k:") {
+                let keys: Value = serde_json::from_str(keys).unwrap_or_default();
+                keys.as_object().is_some_and(|keys| keys.iter().all(|(k, v)| item.get(k).is_none_or(|have| have == v)))
+            } else {
+                path.strip_prefix("v:").and_then(|v| serde_json::from_str::<Value>(v).ok()).is_some_and(|v| v == *item)
+            }
+        })
+        .map(|(_, below)| below)
+        .collect();
+    !found.is_empty() && (!item.is_object() || owned_below(&found, item))
+}
+
+fn entries(host: &Value) -> impl Iterator<Item = &Value> {
+    host.array_at("/metadata/managedFields").iter().filter(|e| e["manager"] == marks::MANAGER)
+}
+
+/// The field set of an entry, which caches keep as text.
+fn fields_of(entry: &Value) -> Option<Value> {
+    match &entry["fieldsV1"] {
+        Value::String(text) => serde_json::from_str(text).ok(),
+        Value::Null => None,
+        fields => Some(fields.clone()),
+    }
+}
+
+/// Keeps our entries alone, their field sets as text: a tenth of the memory of the parsed form.
+pub fn slim_managed_fields(object: &mut Value) {
+    let Some(metadata) = object["metadata"].as_object_mut() else { return };
+    let Some(Value::Array(all)) = metadata.remove("managedFields") else { return };
+    let ours: Vec<Value> = all
+        .into_iter()
+        .filter(|e| e["manager"] == marks::MANAGER)
+        .map(|mut e| {
+            let fields = e["fieldsV1"].take();
+            json!({"manager": marks::MANAGER, "operation": e["operation"], "subresource": e["subresource"], "fieldsV1": fields.to_string()})
+        })
+        .collect();
+    if !ours.is_empty() {
+        metadata.insert("managedFields".into(), Value::Array(ours));
+    }
+}
+
+/// Whether [`adopt_created_fields`] has work to do on the object behind a local copy.
+pub fn needs_adoption(host: &Value, metadata_only: bool) -> bool {
+    entries(host).any(|entry| {
+        let created = entry["operation"] == "Update" && entry["subresource"].as_str().unwrap_or_default().is_empty();
+        created && (!metadata_only || fields_of(entry).is_some_and(|f| !split_metadata(f).1.as_object().is_none_or(Map::is_empty)))
+    })
+}
+
+/// The managed fields of a live object after its creation entry became one of server-side apply: all
+/// of it, or only labels and annotations where `metadata_only` (pods, whose other fields never change
+/// by apply). `None` when there is nothing to do.
+pub fn adopt_created_fields(live: &Value, metadata_only: bool) -> Option<Value> {
+    let mut all = live.array_at("/metadata/managedFields").to_vec();
+    let is_ours = |e: &Value, operation: &str| {
+        e["manager"] == marks::MANAGER && e["operation"] == operation && e["subresource"].as_str().unwrap_or_default().is_empty()
+    };
+    let at = all.iter().position(|e| is_ours(e, "Update"))?;
+    let mut entry = all.remove(at);
+    let mut moved = entry["fieldsV1"].take();
+    if metadata_only {
+        let (kept, taken) = split_metadata(moved);
+        if taken.as_object().is_none_or(Map::is_empty) {
+            return None;
+        }
+        entry["fieldsV1"] = kept;
+        all.push(entry.clone());
+        moved = taken;
+    }
+    match all.iter_mut().find(|e| is_ours(e, "Apply")) {
+        Some(apply) => merge_fields(&mut apply["fieldsV1"], moved),
+        None => {
+            entry["operation"] = json!("Apply");
+            entry["fieldsV1"] = moved;
+            all.push(entry);
+        }
+    }
+    Some(Value::Array(all))
+}
+
+/// Labels and annotations apart from the other fields.
+fn split_metadata(mut fields: Value) -> (Value, Value) {
+    let mut taken = Map::new();
+    if let Some(metadata) = fields.get_mut("f:metadata").and_then(Value::as_object_mut) {
+        for part in ["f:labels", "f:annotations"] {
+            if let Some(below) = metadata.remove(part) {
+                taken.insert(part.into(), below);
+            }
+        }
+        if metadata.is_empty()
+            && let Some(map) = fields.as_object_mut()
+        {
+            map.remove("f:metadata");
+        }
+    }
+    let taken = if taken.is_empty() { json!({}) } else { json!({"f:metadata": taken}) };
+    (fields, taken)
+}
+
+fn merge_fields(into: &mut Value, from: Value) {
+    let Value::Object(from) = from else { return };
+    if !into.is_object() {
+        *into = json!({});
+    }
+    for (path, below) in from {
+        match into.get_mut(&path) {
+            Some(present) => merge_fields(present, below),
+            None => into[path.as_str()] = below,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn host(fields: &Value) -> Value {
+        let mut host = json!({"metadata": {"managedFields": [
+            {"manager": "sublet", "operation": "Apply", "fieldsV1": fields},
+            {"manager": "kubectl", "operation": "Update", "fieldsV1": {"f:data": {"f:other": {}}}},
+        ]}});
+        slim_managed_fields(&mut host);
+        host
+    }
+
+    fn check(fields: Value, desired: Value, expected: bool) {
+        assert_eq!(owns_all(&host(&fields), &desired), expected, "{fields} {desired}");
+    }
+
+    #[test]
+    fn a_field_written_by_another_is_no_longer_ours() {
+        check(json!({"f:data": {"f:a": {}, "f:b": {}}}), json!({"data": {"a": "1", "b": "2"}}), true);
+        check(json!({"f:data": {"f:a": {}}}), json!({"data": {"a": "1", "b": "2"}}), false);
+        check(json!({"f:data": {".": {}, "f:a": {}}}), json!({"data": {"a": "1"}}), true);
+    }
+
+    #[test]
+    fn keyed_lists_sets_and_atomic_fields_are_told_apart() {
+        let fields = json!({"f:spec": {"f:ports": {"k:{\"port\":80,\"protocol\":\"TCP\"}": {".": {}, "f:port": {}, "f:targetPort": {}}}}});
+        check(fields.clone(), json!({"spec": {"ports": [{"port": 80, "targetPort": 8080}]}}), true);
+        check(fields.clone(), json!({"spec": {"ports": [{"port": 81}]}}), false);
+        check(fields, json!({"spec": {"ports": [{"port": 80, "name": "x"}]}}), false);
+        check(json!({"f:spec": {"f:modes": {"v:\"a\"": {}}}}), json!({"spec": {"modes": ["a"]}}), true);
+        check(json!({"f:spec": {"f:modes": {"v:\"a\"": {}}}}), json!({"spec": {"modes": ["b"]}}), false);
+        check(json!({"f:spec": {"f:selector": {}}}), json!({"spec": {"selector": {"a": "b"}}}), true);
+    }
+
+    #[test]
+    fn the_entry_of_a_post_becomes_that_of_an_apply() {
+        let entry = |operation: &str, fields: Value| json!({"manager": "sublet", "operation": operation, "apiVersion": "v1", "fieldsType": "FieldsV1", "fieldsV1": fields});
+        let live = json!({"metadata": {"managedFields": [
+            entry("Update", json!({"f:metadata": {"f:labels": {"f:a": {}}}, "f:spec": {"f:x": {}}})),
+        ]}});
+        let all = adopt_created_fields(&live, false).unwrap();
+        assert_eq!(all, json!([entry("Apply", json!({"f:metadata": {"f:labels": {"f:a": {}}}, "f:spec": {"f:x": {}}}))]));
+        let split = adopt_created_fields(&live, true).unwrap();
+        assert_eq!(
+            split,
+            json!([entry("Update", json!({"f:spec": {"f:x": {}}})), entry("Apply", json!({"f:metadata": {"f:labels": {"f:a": {}}}}))])
+        );
+        // Done once, there is nothing left to do.
+        assert_eq!(adopt_created_fields(&json!({"metadata": {"managedFields": all}}), false), None);
+        assert_eq!(adopt_created_fields(&json!({"metadata": {"managedFields": split}}), true), None);
+    }
+}

@@ -1,0 +1,81 @@
+//! Now and then everything is compared, whatever the watches said: a missed event costs minutes, not
+//! the truth. A patrol reads local copies only, and queues what it finds out of step.
+
+use super::ItemKey;
+use super::host::HostKind;
+use super::settled::Fingerprint;
+use super::show::plan_shown;
+use super::syncer::Inner;
+use crate::resources::shown::{SHOWN, shown};
+use crate::resources::{KindId, TO_HOST};
+use crate::translate::TenantKey;
+use std::collections::BTreeSet;
+use std::time::Duration;
+use sublet_machinery::ObjectExt;
+
+pub(super) const PATROL_PAUSE: Duration = Duration::from_secs(300);
+/// Keys between two chances for others to run.
+const BATCH_KEYS: usize = 64;
+
+impl Inner {
+    /// Compares both sides in full; the keys that were out of step.
+    pub(super) async fn patrol(&self) -> Vec<ItemKey> {
+        let (mut found, mut seen) = (Vec::new(), 0);
+        for key in self.all_keys() {
+            seen += 1;
+            if seen % BATCH_KEYS == 0 {
+                tokio::task::yield_now().await;
+            }
+            // What is known to be refused has its own pace.
+            if self.queue.refused_for(&key).is_none() && self.caught_up(&key) && self.is_out_of_step(&key) {
+                found.push(key);
+            }
+        }
+        for key in &found {
+            tracing::info!(tenant = %self.view.names.tenant().name, %key, "patrol found a difference");
+            self.stats.repair();
+            self.queue.add(key.clone());
+        }
+        self.stats.patrol();
+        found
+    }
+
+    /// Every key that one of the sides knows.
+    fn all_keys(&self) -> BTreeSet<ItemKey> {
+        let uid = &self.view.names.tenant().uid;
+        let mut keys = BTreeSet::new();
+        for kind in TO_HOST {
+            keys.extend(self.view.tenant.informer(kind.id).list(None).iter().map(|o| ItemKey::new(kind.id, TenantKey::of(o))));
+            for copy in self.view.host.of_tenant(HostKind::of(kind.id), uid) {
+                keys.extend(self.view.key_of(kind.id, &copy).map(|key| ItemKey::new(kind.id, key)));
+            }
+        }
+        for copy in self.view.host.of_tenant(HostKind::Secrets, uid) {
+            keys.extend(self.view.key_of(KindId::PodToken, &copy).map(|key| ItemKey::new(KindId::PodToken, key)));
+        }
+        for kind in &SHOWN {
+            let both = [self.view.tenant.informer(kind.id), self.view.host.informer(kind.host)];
+            keys.extend(both.iter().flat_map(|i| i.list(None)).map(|o| ItemKey::new(kind.id, TenantKey::new("", o.name()))));
+        }
+        keys
+    }
+
+    fn is_out_of_step(&self, key: &ItemKey) -> bool {
+        let tenant = self.view.tenant.get(key.kind, &key.key);
+        if key.kind == KindId::PodToken {
+            return tenant.is_none();
+        }
+        if let Some(kind) = crate::resources::shown::shown_kind(key.kind) {
+            let informer = self.view.host.informer(kind.host);
+            let translation = self.translation();
+            let host = informer.get("", &key.key.name).filter(|host| (kind.select)(host, tenant.as_deref(), &translation));
+            let wanted = host.map(|host| shown(kind, &host, tenant.as_deref(), &translation));
+            let off = self.rules.off_to_tenant.contains(&*kind.gvr.resource);
+            return !off && informer.is_synced() && plan_shown(wanted.as_ref(), tenant.as_deref()).is_some();
+        }
+        let Some(kind) = crate::resources::to_host_kind(key.kind) else { return false };
+        let host = self.view.copy_of(key.kind, &key.key);
+        let settled = self.settled.contains(key, Fingerprint::of(kind.id, tenant.as_deref(), host.as_deref()));
+        !self.plan(kind, tenant.as_deref(), host.as_deref(), false, settled).is_empty()
+    }
+}

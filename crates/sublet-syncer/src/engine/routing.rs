@@ -1,0 +1,176 @@
+//! Which changes concern which keys: from the watches of both sides into the queue of the tenant.
+
+use super::host::{HostKind, Listener};
+use super::syncer::{Inner, Syncer};
+use super::{ItemKey, packed};
+use crate::index;
+use crate::resources::pod::is_terminal;
+use crate::resources::shown::{SHOWN, ShownKind, shown_by_host_kind};
+use crate::resources::{KindId, TO_HOST};
+use crate::translate::TenantKey;
+use serde_json::Value;
+use std::collections::BTreeSet;
+use std::sync::{Arc, Weak};
+use sublet_machinery::ObjectExt;
+use sublet_runtime::{Change, Informer};
+
+impl Syncer {
+    pub(super) fn watch_tenant(&self) {
+        for kind in TO_HOST {
+            let (weak, id) = (Arc::downgrade(&self.inner), kind.id);
+            self.inner.view.tenant.informer(id).on_change(move |change| {
+                if let Some(inner) = weak.upgrade() {
+                    inner.tenant_changed(id, change);
+                }
+            });
+        }
+        for kind in &SHOWN {
+            let (weak, id) = (Arc::downgrade(&self.inner), kind.id);
+            self.inner.view.tenant.informer(id).on_change(move |change| {
+                if let Some(inner) = weak.upgrade() {
+                    inner.queue.add(ItemKey::new(id, TenantKey::new("", change.object().name())));
+                }
+            });
+        }
+    }
+
+    pub(super) fn watch_host(&self) {
+        let listener = HostListener(Arc::downgrade(&self.inner));
+        self.inner.view.host.add_route(&self.inner.view.names.tenant().uid, Arc::new(listener));
+    }
+
+    /// Copies that were there before the route was.
+    pub(super) fn queue_copies(&self) {
+        let uid = &self.inner.view.names.tenant().uid;
+        for kind in TO_HOST.iter().map(|k| HostKind::of(k.id)) {
+            for copy in self.inner.view.host.of_tenant(kind, uid) {
+                self.inner.queue_copy(kind, &copy);
+            }
+        }
+        for kind in &SHOWN {
+            for object in self.inner.view.host.informer(kind.host).list(None) {
+                self.inner.queue_shown(kind, &object);
+            }
+        }
+    }
+}
+
+/// The tenant's ear at the host. Holds no tenant alive.
+struct HostListener(Weak<Inner>);
+
+impl Listener for HostListener {
+    fn changed(&self, kind: HostKind, change: &Change) {
+        if let Some(inner) = self.0.upgrade() {
+            inner.host_changed(kind, change);
+        }
+    }
+
+    fn event(&self, event: &Value, kind: HostKind, copy: &Value) {
+        if let Some(inner) = self.0.upgrade()
+            && let Some(told) = inner.translate_event(event, kind, copy)
+            && inner.told.try_send(told).is_err()
+        {
+            inner.stats.event_dropped();
+            tracing::debug!(tenant = %inner.view.names.tenant().name, "too many events at once, one was dropped");
+        }
+    }
+}
+
+impl Inner {
+    fn tenant_changed(&self, id: KindId, change: &Change) {
+        // First what the pod uses, so that it is on the host before the pod.
+        if id == KindId::Pod {
+            self.pod_changed(change);
+        }
+        self.queue.add(ItemKey::new(id, TenantKey::of(change.object())));
+    }
+
+    /// What a pod uses is wanted on the host from its first user to its last.
+    fn pod_changed(&self, change: &Change) {
+        let uses =
+            |pod: &Option<Arc<Value>>| -> BTreeSet<String> { pod.as_deref().map(packed::uses).unwrap_or_default().into_iter().collect() };
+        for key in uses(&change.old).symmetric_difference(&uses(&change.new)) {
+            if let Some((resource, namespace, name)) = index::parse_usage_key(key) {
+                let id = if resource == index::SECRETS { KindId::Secret } else { KindId::ConfigMap };
+                self.queue.add(ItemKey::new(id, TenantKey::new(namespace, name)));
+            }
+        }
+        let node = |pod: &Option<Arc<Value>>| {
+            pod.as_ref().filter(|p| !is_terminal(p)).and_then(|p| p.str_at("/spec/nodeName").map(str::to_string))
+        };
+        let (before, after) = (node(&change.old), node(&change.new));
+        if before != after {
+            for node in before.into_iter().chain(after) {
+                self.queue.add(ItemKey::new(KindId::Node, TenantKey::new("", node)));
+            }
+        }
+        if (change.old.is_none() || change.new.is_none()) && packed::has_tokens(change.object()) {
+            self.queue.add(ItemKey::new(KindId::PodToken, TenantKey::of(change.object())));
+        }
+    }
+
+    fn host_changed(&self, kind: HostKind, change: &Change) {
+        match kind {
+            HostKind::ResourceQuotas if change.object().namespace() == self.view.names.host_namespace("") => {
+                self.queue.hurry_refused();
+            }
+            _ if kind.is_copies() => {
+                for object in [&change.new, &change.old].into_iter().flatten() {
+                    self.queue_copy(kind, object);
+                }
+                // A pod that leaves makes room under quotas.
+                if kind == HostKind::Pods && change.is_delete() {
+                    self.queue.hurry_refused();
+                }
+                if kind == HostKind::PersistentVolumeClaims
+                    && let Some(volume) = change.object().str_at("/spec/volumeName")
+                {
+                    self.queue.add(ItemKey::new(KindId::PersistentVolume, TenantKey::new("", volume)));
+                }
+            }
+            _ => {
+                if let Some(shown) = shown_by_host_kind(kind) {
+                    self.queue_shown(shown, change.object());
+                }
+            }
+        }
+    }
+
+    /// Queues a shown object, unless it plainly does not concern this tenant.
+    fn queue_shown(&self, kind: &ShownKind, host: &Value) {
+        let key = ItemKey::new(kind.id, TenantKey::new("", host.name()));
+        let concerns = match kind.id {
+            KindId::Node => !self.view.tenant.pods_on(host.name()).is_empty(),
+            KindId::PersistentVolume => host.str_at("/spec/claimRef/namespace") == Some(self.view.names.host_namespace("")),
+            _ => true,
+        };
+        if concerns || self.view.tenant.get(kind.id, &key.key).is_some() {
+            self.queue.add(key);
+        }
+    }
+
+    fn queue_copy(&self, kind: HostKind, copy: &Value) {
+        for id in rows_of(kind) {
+            if let Some(key) = self.view.key_of(*id, copy) {
+                self.queue.add(ItemKey::new(*id, key));
+            }
+        }
+    }
+
+    /// The informers of a key: the tenant's and the host's.
+    pub(super) fn informers(&self, id: KindId) -> (&Arc<Informer>, &Arc<Informer>) {
+        (self.view.tenant.informer(id), self.view.host.informer(HostKind::of(id)))
+    }
+}
+
+fn rows_of(kind: HostKind) -> &'static [KindId] {
+    match kind {
+        HostKind::Pods => &[KindId::Pod],
+        HostKind::Services => &[KindId::Service],
+        HostKind::EndpointSlices => &[KindId::EndpointSlice],
+        HostKind::ConfigMaps => &[KindId::ConfigMap],
+        HostKind::Secrets => &[KindId::Secret, KindId::PodToken],
+        HostKind::PersistentVolumeClaims => &[KindId::PersistentVolumeClaim],
+        _ => &[],
+    }
+}

@@ -1,0 +1,98 @@
+//! Keeps the token Secret of each pod.
+
+use super::execute::{Round, SyncError};
+use super::syncer::Inner;
+use super::{ItemKey, ownership};
+use crate::resources::pod::token::{self, POD_TOKEN};
+use crate::translate::HostKey;
+use base64::Engine as _;
+use jiff::Timestamp;
+use serde_json::{Value, json};
+use std::time::Duration;
+use sublet_api::marks;
+use sublet_machinery::ObjectExt;
+use sublet_runtime::clock::format_seconds;
+use sublet_runtime::resources::SERVICE_ACCOUNTS;
+
+/// Timers and clocks differ a little: never look again sooner than this.
+const REFRESH_PAUSE_MIN: Duration = Duration::from_secs(1);
+
+impl Inner {
+    pub(super) async fn sync_tokens(&self, key: &ItemKey) -> Result<Round, SyncError> {
+        if !self.caught_up(key) {
+            return Ok(Round::After(Duration::from_millis(100)));
+        }
+        let pod = self.view.tenant.get(key.kind, &key.key);
+        let secret = self.view.copy_of(key.kind, &key.key);
+        let wanted = pod.as_deref().map(token::wanted).unwrap_or_default();
+        let Some(pod) = pod.filter(|pod| !wanted.is_empty() && !crate::resources::pod::is_terminal(pod)) else {
+            if let Some(secret) = secret {
+                self.drop_secret(&secret).await?;
+            }
+            return Ok(Round::Done);
+        };
+        match secret {
+            Some(secret) if secret.annotation(marks::UID) != Some(pod.uid()) => {
+                self.drop_secret(&secret).await?;
+                Ok(Round::After(Duration::from_millis(100)))
+            }
+            Some(secret) if secret.is_deleting() => Ok(Round::Done),
+            Some(secret) => {
+                let due = secret.annotation(marks::REFRESH_AT).and_then(|at| at.parse::<Timestamp>().ok());
+                match due.map(|due| due.duration_since(self.clock.now())).filter(|left| left.is_positive()) {
+                    Some(left) => Ok(Round::After(left.unsigned_abs().max(REFRESH_PAUSE_MIN))),
+                    None if pod.is_deleting() => Ok(Round::Done),
+                    None => {
+                        let (fresh, _) = self.issue(&pod, &wanted).await?;
+                        self.writer.apply(&POD_TOKEN, &fresh, secret.uid(), true).await?;
+                        Ok(Round::Done)
+                    }
+                }
+            }
+            None if pod.is_deleting() => Ok(Round::Done),
+            None => {
+                let (fresh, wait) = self.issue(&pod, &wanted).await?;
+                match self.writer.create(&POD_TOKEN.gvr(), &fresh).await {
+                    Ok(_) | Err(super::WriteError::Exists) => Ok(Round::After(wait)),
+                    Err(error) => Err(error.into()),
+                }
+            }
+        }
+    }
+
+    async fn drop_secret(&self, secret: &Value) -> Result<(), SyncError> {
+        Ok(self.writer.delete(&POD_TOKEN.gvr(), &HostKey::of(secret), secret.uid(), None).await?)
+    }
+
+    /// Asks the tenant for every token of the pod; the Secret, and when to look again.
+    async fn issue(&self, pod: &Value, wanted: &[token::Wanted]) -> Result<(Value, Duration), SyncError> {
+        let account = pod.str_at("/spec/serviceAccountName").filter(|n| !n.is_empty()).unwrap_or("default");
+        let now = self.clock.now();
+        let mut data = json!({});
+        let mut refresh: Option<Timestamp> = None;
+        for (index, one) in wanted.iter().enumerate() {
+            let request = token::request(pod, one);
+            let reply = self.tenant_client.create_subresource(&SERVICE_ACCOUNTS, pod.namespace(), account, "token", &request).await?;
+            self.stats.token_issued();
+            let text = reply.str_at("/status/token").unwrap_or_default();
+            data[token::data_key(index)] = json!(base64::engine::general_purpose::STANDARD.encode(text));
+            let expires = reply.str_at("/status/expirationTimestamp").and_then(|at| at.parse::<Timestamp>().ok()).unwrap_or(now);
+            let at = token::refresh_at(now, expires);
+            refresh = Some(refresh.map_or(at, |earlier| earlier.min(at)));
+        }
+        let refresh = refresh.unwrap_or(now);
+        let mut secret = json!({
+            "apiVersion": "v1", "kind": "Secret", "type": "Opaque",
+            "metadata": {
+                "name": token::secret_name(&self.view.names, pod.namespace(), pod.name()),
+                "namespace": self.view.names.host_namespace(pod.namespace()),
+            },
+            "data": data,
+        });
+        crate::translate::stamp(&mut secret, &self.view.names, POD_TOKEN.kind, pod);
+        secret.set_annotation(marks::REFRESH_AT, &format_seconds(refresh));
+        secret.set_annotation(marks::APPLIED, &ownership::digest(&secret["data"]));
+        let wait = refresh.duration_since(now).unsigned_abs().max(REFRESH_PAUSE_MIN);
+        Ok((secret, wait))
+    }
+}

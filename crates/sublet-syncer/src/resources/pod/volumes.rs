@@ -1,0 +1,74 @@
+//! Volumes: what they name, in the host's names.
+
+use super::containers::refer;
+use super::{downward, token};
+use crate::index::VOLUME_SECRETS;
+use crate::resources::{Refusal, Translation, configmap, persistentvolumeclaim, secret};
+use serde_json::{Value, json};
+use sublet_machinery::ObjectExt;
+
+pub(super) fn translate(host: &mut Value, tenant: &Value, translation: &Translation<'_>) -> Result<(), Refusal> {
+    let mut volumes = tenant["spec"]["volumes"].clone();
+    let Some(items) = volumes.as_array_mut().filter(|items| !items.is_empty()) else { return Ok(()) };
+    // Token sources are numbered over the whole pod: the number is the key in the pod's token secret.
+    let mut tokens = 0;
+    for (index, volume) in items.iter_mut().enumerate() {
+        translate_one(volume, index, tenant, &mut tokens, translation)?;
+    }
+    host["spec"]["volumes"] = volumes;
+    Ok(())
+}
+
+fn translate_one(
+    volume: &mut Value,
+    index: usize,
+    tenant: &Value,
+    tokens: &mut usize,
+    translation: &Translation<'_>,
+) -> Result<(), Refusal> {
+    let namespace = tenant.namespace();
+    refer(volume, "/configMap/name", namespace, &configmap::CONFIG_MAP, translation);
+    for pointer in VOLUME_SECRETS {
+        refer(volume, pointer, namespace, &secret::SECRET, translation);
+    }
+    refer(volume, "/persistentVolumeClaim/claimName", namespace, &persistentvolumeclaim::PERSISTENT_VOLUME_CLAIM, translation);
+    if volume.get("ephemeral").is_some_and(Value::is_object) {
+        // The tenant's ephemeral volume controller makes the claim; the host only mounts it.
+        let claim = format!("{}-{}", tenant.name(), volume["name"].as_str().unwrap_or_default());
+        let claim = translation.refer(&persistentvolumeclaim::PERSISTENT_VOLUME_CLAIM, namespace, &claim);
+        *volume = json!({"name": volume["name"], "persistentVolumeClaim": {"claimName": claim}});
+    }
+    if volume.get("glusterfs").is_some_and(Value::is_object) {
+        return Err(Refusal::new(format!("spec.volumes[{index}].glusterfs"), "names Endpoints, which do not exist on the host"));
+    }
+    rewrite_items(volume.get_mut("downwardAPI"));
+    let Some(sources) = volume.pointer_mut("/projected/sources").and_then(Value::as_array_mut) else { return Ok(()) };
+    for (n, source) in sources.iter_mut().enumerate() {
+        let path = |field: &str| format!("spec.volumes[{index}].projected.sources[{n}].{field}");
+        for field in ["clusterTrustBundle", "podCertificate"] {
+            if source.get(field).is_some_and(Value::is_object) {
+                return Err(Refusal::new(path(field), "is not available to virtual clusters"));
+            }
+        }
+        refer(source, "/configMap/name", namespace, &configmap::CONFIG_MAP, translation);
+        refer(source, "/secret/name", namespace, &secret::SECRET, translation);
+        rewrite_items(source.get_mut("downwardAPI"));
+        if let Some(path) = source.str_at("/serviceAccountToken/path").map(str::to_string) {
+            let item = json!({"key": token::data_key(*tokens), "path": path});
+            *source = json!({"secret": {"name": token::secret_name(translation.names, namespace, tenant.name()), "items": [item]}});
+            *tokens += 1;
+        }
+    }
+    Ok(())
+}
+
+fn rewrite_items(downward_api: Option<&mut Value>) {
+    let Some(items) = downward_api.and_then(|d| d.get_mut("items")).and_then(Value::as_array_mut) else { return };
+    for item in items {
+        if let Some(path) = item.pointer_mut("/fieldRef/fieldPath")
+            && let Some(text) = path.as_str()
+        {
+            *path = json!(downward::host_path(text));
+        }
+    }
+}

@@ -1,0 +1,65 @@
+//! Host names inside messages, told in the tenant's words.
+
+use super::TenantKey;
+
+/// Rewrites every host name in `text` that `lookup` knows. `NAMESPACE/NAME` of the host becomes the
+/// tenant's namespace and name; a lone host name becomes the tenant's name; other text stays.
+pub fn to_tenant_text(text: &str, host_namespace: &str, lookup: impl Fn(&str) -> Option<TenantKey>) -> String {
+    let mut out = String::with_capacity(text.len());
+    let mut namespace: Option<String> = None;
+    let mut rest = text;
+    while !rest.is_empty() {
+        let end = rest.find(|c: char| !is_name_char(c)).unwrap_or(rest.len());
+        let (word, tail) = rest.split_at(end);
+        let separator_end = tail.find(is_name_char).unwrap_or(tail.len());
+        let (separator, next) = tail.split_at(separator_end);
+        // A sentence may end in a name: its full stop is no part of it.
+        let name = word.trim_end_matches('.');
+        match lookup(name) {
+            Some(key) => {
+                if out.ends_with(&format!("{host_namespace}/")) {
+                    out.truncate(out.len() - host_namespace.len() - 1);
+                    out.push_str(&key.namespace);
+                    out.push('/');
+                }
+                out.push_str(&key.name);
+                out.push_str(&word[name.len()..]);
+                namespace.get_or_insert(key.namespace);
+            }
+            None => out.push_str(word),
+        }
+        out.push_str(separator);
+        rest = next;
+    }
+    match namespace {
+        // `in namespace "team-a"`, `namespace: team-a`: the words with which the host tells where.
+        Some(tenant) => out
+            .replace(&format!("namespace \"{host_namespace}\""), &format!("namespace \"{tenant}\""))
+            .replace(&format!("namespace: {host_namespace}"), &format!("namespace: {tenant}")),
+        None => out,
+    }
+}
+
+fn is_name_char(c: char) -> bool {
+    c.is_ascii_lowercase() || c.is_ascii_digit() || c == '-' || c == '.'
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn check(text: &str, expected: &str) {
+        let lookup = |name: &str| (name == "web-prod-aaaa").then(|| TenantKey::new("prod", "web"));
+        assert_eq!(to_tenant_text(text, "team-a", lookup), expected);
+    }
+
+    #[test]
+    fn messages_speak_the_tenants_names() {
+        check("pods \"web-prod-aaaa\" is forbidden: exceeded quota", "pods \"web\" is forbidden: exceeded quota");
+        check("Successfully assigned team-a/web-prod-aaaa to node-1", "Successfully assigned prod/web to node-1");
+        check("lost web-prod-aaaa.", "lost web.");
+        check("pod web-prod-aaaa in namespace \"team-a\"", "pod web in namespace \"prod\"");
+        check("nothing of ours in team-a/other", "nothing of ours in team-a/other");
+        check("", "");
+    }
+}

@@ -1,0 +1,5 @@
+//! `kubectl sublet`: the same command as a kubectl plugin.
+
+fn main() -> std::process::ExitCode {
+    sublet::main()
+}

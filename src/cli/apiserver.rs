@@ -1,0 +1,201 @@
+//! `sublet apiserver`
+
+use crate::compose::api_server::{ApiServer, ApiServerSpec};
+use crate::compose::controllers;
+use anyhow::{Context as _, Result, bail};
+use clap::{Args, ValueEnum};
+use ipnet::IpNet;
+use jiff::Timestamp;
+use std::collections::BTreeSet;
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+use std::sync::Arc;
+use sublet_apiserver::auth::authn::StaticTokens;
+use sublet_apiserver::auth::authz::Mode;
+use sublet_apiserver::server::ISSUER;
+use sublet_controllers::ControllersConfig;
+use sublet_pki::{Credential, Kubeconfig, Pki, PkiConfig};
+use sublet_storage::{Backend, EmbeddedBackend, MemoryBackend, Options};
+use tokio::net::TcpListener;
+use tokio_util::sync::CancellationToken;
+
+#[derive(Args)]
+#[command(after_help = "Flags are named as kube-apiserver's where they exist there.
+Example:
+  sublet apiserver --dir /tmp/api &
+  KUBECONFIG=/tmp/api/admin.kubeconfig kubectl get ns")]
+pub struct Arguments {
+    /// Where state, keys and admin.kubeconfig live
+    #[arg(long, value_name = "DIR")]
+    dir: PathBuf,
+    /// The address to serve HTTPS on; port 0 takes a free one
+    #[arg(long, default_value = "127.0.0.1:0", value_name = "ADDRESS")]
+    listen: SocketAddr,
+    /// What keeps the objects
+    #[arg(long, value_enum, default_value = "embedded")]
+    store: Store,
+    /// Tokens as CSV: token,user,uid,"group1,group2"
+    #[arg(long, value_name = "FILE")]
+    token_auth_file: Option<PathBuf>,
+    /// Accept client certificates of these authorities as well
+    #[arg(long, value_name = "FILE")]
+    client_ca_file: Option<PathBuf>,
+    /// Modes of authorization, in order
+    #[arg(long, value_delimiter = ',', default_value = "RBAC", value_name = "MODES")]
+    authorization_mode: Vec<Mode>,
+    /// Admission plugins to turn on beside the default ones
+    #[arg(long, value_delimiter = ',', value_name = "PLUGINS")]
+    enable_admission_plugins: Vec<String>,
+    /// Admission plugins to turn off
+    #[arg(long, value_delimiter = ',', value_name = "PLUGINS")]
+    disable_admission_plugins: Vec<String>,
+    /// Where the addresses of Services come from; one range, or one of each family
+    #[arg(long, value_delimiter = ',', default_value = "10.96.0.0/16", value_name = "CIDRS")]
+    service_cluster_ip_range: Vec<IpNet>,
+    /// Where the node ports of Services come from
+    #[arg(long, default_value = "30000-32767", value_name = "FIRST-LAST")]
+    service_node_port_range: String,
+    /// Controllers to run: `*` for all, `-name` to leave one out
+    #[arg(long, value_delimiter = ',', default_value = "*", allow_hyphen_values = true, value_name = "NAMES")]
+    controllers: Vec<String>,
+}
+
+#[derive(Clone, Copy, ValueEnum, PartialEq, Eq)]
+enum Store {
+    Embedded,
+    Memory,
+}
+
+pub async fn run(arguments: Arguments) -> Result<ExitCode> {
+    let dir = &arguments.dir;
+    std::fs::create_dir_all(dir).with_context(|| format!("cannot create {}", dir.display()))?;
+    let backend: Arc<dyn Backend> = match arguments.store {
+        Store::Memory => Arc::new(MemoryBackend::new()),
+        Store::Embedded => Arc::new(EmbeddedBackend::open(dir.join("store.redb"), Options::default())?),
+    };
+    let listener = TcpListener::bind(arguments.listen).await.with_context(|| format!("cannot listen on {}", arguments.listen))?;
+    let address = listener.local_addr()?;
+    let pki = Pki::open(&dir.join("pki"), &pki_config("sublet", address), Timestamp::now())?;
+    let without = left_out(&arguments.controllers)?;
+    let root_ca_pem = pki.authority.certificate_pem().to_string();
+    let kubeconfig = write_kubeconfig(dir, "admin.kubeconfig", "sublet", address, &pki)?;
+    let api = ApiServer::start(ApiServerSpec {
+        name: "apiserver".into(),
+        pki,
+        backend,
+        listener,
+        service_cidrs: arguments.service_cluster_ip_range,
+        node_ports: Some(port_range(&arguments.service_node_port_range)?),
+        authorization: arguments.authorization_mode,
+        static_tokens: arguments.token_auth_file.as_deref().map(static_tokens).transpose()?,
+        client_authorities_pem: match &arguments.client_ca_file {
+            Some(path) => std::fs::read_to_string(path).with_context(|| format!("--client-ca-file: cannot read {}", path.display()))?,
+            None => String::new(),
+        },
+        disabled_plugins: arguments.disable_admission_plugins,
+    })
+    .await?;
+    let cancel = CancellationToken::new();
+    let controllers = without.map(|without| {
+        controllers::start(
+            api.client("sublet"),
+            &ControllersConfig { root_ca_pem, without, ..ControllersConfig::default() },
+            |_| {},
+            cancel.clone(),
+        )
+    });
+    println!("{}", kubeconfig.display());
+    terminated().await;
+    cancel.cancel();
+    if let Some(controllers) = controllers {
+        controllers.await?;
+    }
+    api.stop().await;
+    Ok(ExitCode::SUCCESS)
+}
+
+/// The names to leave out; `None` runs no controllers at all.
+fn left_out(controllers: &[String]) -> Result<Option<BTreeSet<String>>> {
+    if !controllers.iter().any(|c| c == "*") {
+        return Ok(None);
+    }
+    let mut without = BTreeSet::new();
+    for name in controllers.iter().filter(|c| *c != "*") {
+        let Some(name) = name.strip_prefix('-') else { continue };
+        if !sublet_controllers::names().any(|n| n == name) {
+            bail!(
+                "--controllers: there is no controller `{name}`; there are {}",
+                sublet_controllers::names().collect::<Vec<_>>().join(", ")
+            );
+        }
+        without.insert(name.to_string());
+    }
+    Ok(Some(without))
+}
+
+fn static_tokens(path: &Path) -> Result<StaticTokens> {
+    let text = std::fs::read_to_string(path).with_context(|| format!("--token-auth-file: cannot read {}", path.display()))?;
+    StaticTokens::parse(&text, vec![ISSUER.into()]).with_context(|| format!("--token-auth-file: {}", path.display()))
+}
+
+fn port_range(text: &str) -> Result<(u16, u16)> {
+    let parsed = text.split_once('-').and_then(|(first, last)| Some((first.trim().parse().ok()?, last.trim().parse().ok()?)));
+    match parsed {
+        Some((first, last)) if first <= last => Ok((first, last)),
+        _ => bail!("--service-node-port-range: {text:?} is no range of ports; write 30000-32767"),
+    }
+}
+
+pub fn pki_config(cluster: &str, address: SocketAddr) -> PkiConfig {
+    let mut names: Vec<String> = [
+        "localhost",
+        "kubernetes",
+        "kubernetes.default",
+        "kubernetes.default.svc",
+        "kubernetes.default.svc.cluster.local",
+        "127.0.0.1",
+        "10.96.0.1",
+    ]
+    .map(String::from)
+    .to_vec();
+    if !address.ip().is_unspecified() && !address.ip().is_loopback() {
+        names.push(address.ip().to_string());
+    }
+    PkiConfig { cluster: cluster.into(), names }
+}
+
+/// Writes the admin kubeconfig, readable by its owner alone.
+pub fn write_kubeconfig(dir: &Path, file: &str, cluster: &str, address: SocketAddr, pki: &Pki) -> Result<PathBuf> {
+    let host = if address.ip().is_unspecified() { "127.0.0.1".to_string() } else { address.ip().to_string() };
+    let host = if host.contains(':') { format!("[{host}]") } else { host };
+    let text = Kubeconfig {
+        cluster,
+        server: &format!("https://{host}:{}", address.port()),
+        authority_pem: pki.authority.certificate_pem(),
+        user: "admin",
+        credential: Credential::Certificate(&pki.admin),
+        namespace: None,
+    }
+    .render();
+    let path = dir.join(file);
+    let mut temporary = tempfile::NamedTempFile::new_in(dir)?;
+    std::io::Write::write_all(&mut temporary, text.as_bytes())?;
+    temporary.persist(&path).with_context(|| format!("cannot write {}", path.display()))?;
+    Ok(path)
+}
+
+/// SIGTERM or Ctrl-C.
+pub async fn terminated() {
+    let mut term = match tokio::signal::unix::signal(tokio::signal::unix::SignalKind::terminate()) {
+        Ok(term) => term,
+        Err(error) => {
+            tracing::warn!(%error, "SIGTERM is not handled");
+            return std::future::pending().await;
+        }
+    };
+    tokio::select! {
+        _ = term.recv() => {}
+        _ = tokio::signal::ctrl_c() => {}
+    }
+}

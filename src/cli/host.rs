@@ -1,0 +1,40 @@
+//! Which host cluster a command talks to.
+
+use anyhow::{Context as _, Result};
+use clap::Args;
+use std::path::{Path, PathBuf};
+use sublet_runtime::Client;
+
+#[derive(Args, Clone)]
+pub struct HostArguments {
+    /// The kubeconfig of the host cluster [default: $KUBECONFIG, ~/.kube/config]
+    #[arg(long, value_name = "FILE")]
+    pub kubeconfig: Option<PathBuf>,
+    /// The context in it [default: the current one]
+    #[arg(long, value_name = "NAME")]
+    pub context: Option<String>,
+}
+
+impl HostArguments {
+    pub async fn client(&self) -> Result<Client> {
+        client(self.kubeconfig.as_deref(), self.context.as_deref()).await
+    }
+}
+
+/// A client for the cluster that a kubeconfig names.
+pub async fn client(kubeconfig: Option<&Path>, context: Option<&str>) -> Result<Client> {
+    let options = kube::config::KubeConfigOptions { context: context.map(str::to_string), ..Default::default() };
+    let config = match kubeconfig {
+        Some(path) => {
+            let file = kube::config::Kubeconfig::read_from(path).with_context(|| format!("cannot read kubeconfig {}", path.display()))?;
+            kube::Config::from_custom_kubeconfig(file, &options)
+                .await
+                .with_context(|| format!("cannot use kubeconfig {}", path.display()))?
+        }
+        None => kube::Config::from_kubeconfig(&options)
+            .await
+            .context("no host cluster: give --kubeconfig FILE or set KUBECONFIG (`sublet dev` writes one)")?,
+    };
+    let client = kube::Client::try_from(config).context("cannot make a client from the kubeconfig")?;
+    Ok(Client::new(client, "sublet-cli"))
+}

@@ -1,0 +1,113 @@
+//! An API server with its keys, store and listener: what `sublet apiserver`, the embedded host and
+//! every tenant have in common.
+
+use super::allocator;
+use anyhow::{Context as _, Result};
+use ipnet::IpNet;
+use jiff::Timestamp;
+use std::net::{IpAddr, SocketAddr};
+use std::sync::Arc;
+use sublet_apiserver::admission;
+use sublet_apiserver::allocator::AllocatorConfig;
+use sublet_apiserver::auth::authn::StaticTokens;
+use sublet_apiserver::auth::authz::Mode;
+use sublet_apiserver::auth::bootstrap::BootstrapConfig;
+use sublet_apiserver::auth::tls::{ServingCertificate, server_config};
+use sublet_apiserver::server::{Config, SecurityConfig, Server, listen};
+use sublet_pki::Pki;
+use sublet_runtime::Client;
+use sublet_storage::Backend;
+use tokio::net::TcpListener;
+use tokio::task::JoinHandle;
+use tokio_util::sync::CancellationToken;
+
+/// How an API server is to be.
+pub struct ApiServerSpec {
+    pub name: String,
+    pub pki: Pki,
+    pub backend: Arc<dyn Backend>,
+    pub listener: TcpListener,
+    pub service_cidrs: Vec<IpNet>,
+    /// `None`: Services get their numbers from elsewhere, or none.
+    pub node_ports: Option<(u16, u16)>,
+    pub authorization: Vec<Mode>,
+    /// As in `--token-auth-file`.
+    pub static_tokens: Option<StaticTokens>,
+    /// Authorities beside the server's own whose clients are accepted, in PEM.
+    pub client_authorities_pem: String,
+    pub disabled_plugins: Vec<String>,
+}
+
+/// A running API server.
+pub struct ApiServer {
+    pub server: Server,
+    pub address: SocketAddr,
+    backend: Arc<dyn Backend>,
+    serving: Arc<ServingCertificate>,
+    cancel: CancellationToken,
+    listening: JoinHandle<()>,
+}
+
+impl ApiServer {
+    pub async fn start(spec: ApiServerSpec) -> Result<Self> {
+        let address = spec.listener.local_addr()?;
+        let cidr = spec.service_cidrs.first().context("a service range is needed: --service-cluster-ip-range")?;
+        let advertised = if address.ip().is_unspecified() { IpAddr::from([127, 0, 0, 1]) } else { address.ip() };
+        let config = Config {
+            backend: spec.backend.clone(),
+            security: SecurityConfig {
+                authorization: spec.authorization,
+                static_tokens: spec.static_tokens,
+                signing_key_pem: spec.pki.service_account_key_pem.clone(),
+                url: format!("https://{address}"),
+            },
+            plugins: admission::default_plugins(&admission::Config { disabled: spec.disabled_plugins, ..Default::default() }),
+            bootstrap: BootstrapConfig {
+                service_cidrs: spec.service_cidrs.iter().map(ToString::to_string).collect(),
+                service_ip: first_address(cidr),
+                addresses: vec![advertised],
+                port: address.port(),
+                client_authority_pem: Some(spec.pki.authority.certificate_pem().to_string()),
+                front_proxy_authority_pem: Some(spec.pki.front_proxy_authority.certificate_pem().to_string()),
+                now: Timestamp::now(),
+            },
+            name: spec.name,
+        };
+        let server = Server::open(config).await.context("cannot open the store")?;
+        if let Some(node_ports) = spec.node_ports {
+            let ranges = AllocatorConfig { service_cidrs: spec.service_cidrs, node_ports, seed: u64::from(address.port()) };
+            allocator::attach(&server, &ranges)?;
+        }
+        let serving = Arc::new(ServingCertificate::new(&spec.pki.serving.certificate_pem, &spec.pki.serving.key_pem)?);
+        let authorities = format!("{}\n{}", spec.pki.authority.certificate_pem(), spec.client_authorities_pem);
+        let tls = Arc::new(server_config(serving.clone(), &authorities)?);
+        let cancel = CancellationToken::new();
+        let listening = listen(server.clone(), spec.listener, tls, cancel.clone())?;
+        Ok(Self { server, address, backend: spec.backend, serving, cancel, listening: listening.task })
+    }
+
+    /// A client in the same process, as the system.
+    pub fn client(&self, field_manager: &str) -> Client {
+        Client::new(kube::Client::new(self.server.system_service(), "default"), field_manager)
+    }
+
+    /// New connections get the new certificate.
+    pub fn replace_certificate(&self, pki: &Pki) -> Result<()> {
+        self.serving.replace(&pki.serving.certificate_pem, &pki.serving.key_pem).context("the new certificate cannot be used")
+    }
+
+    /// Ends watches, finishes requests, closes the store.
+    pub async fn stop(self) {
+        self.server.stop();
+        self.cancel.cancel();
+        if let Err(error) = self.listening.await {
+            tracing::error!(%error, "the listener ended badly");
+        }
+        self.backend.close();
+    }
+}
+
+/// The first address of the service range belongs to the API server.
+pub fn first_address(cidr: &IpNet) -> IpAddr {
+    cidr.hosts().next().unwrap_or_else(|| cidr.network())
+}

@@ -1,0 +1,14 @@
+//! Who runs in which process.
+
+pub mod allocator;
+pub mod api_server;
+pub mod controllers;
+pub mod host;
+pub mod packed;
+pub mod streams;
+pub mod tenant;
+
+/// How pods reach the API servers of this process: as told, or where it listens.
+pub fn tenant_reach(listen: std::net::IpAddr, told: Option<&str>) -> tenant::PodReach {
+    tenant::PodReach::Address(told.map_or_else(|| listen.to_string(), str::to_string))
+}

@@ -1,0 +1,171 @@
+//! Many tenants in one process: a store file, a port, keys and a cancel scope each.
+
+use super::tenant::{ControlPlane, Place, PodReach};
+use async_trait::async_trait;
+use ipnet::IpNet;
+use std::collections::HashMap;
+use std::net::IpAddr;
+use std::path::PathBuf;
+use std::sync::Arc;
+use sublet_operator::{ControlPlaneError, ControlPlanes, PlaneStatus, Tenant};
+use sublet_pki::Pki;
+use sublet_syncer::{HostCache, TenantIdentity};
+use tokio::sync::Mutex;
+
+/// Where packed tenants live and listen.
+#[derive(Clone)]
+pub struct PackedConfig {
+    pub dir: PathBuf,
+    pub listen: IpAddr,
+    pub service_cidr: IpNet,
+    pub pods_reach: PodReach,
+}
+
+/// Runs control planes in this process.
+pub struct Packed {
+    config: PackedConfig,
+    host: Arc<HostCache>,
+    /// By UID. The outer lock is held for map moves; each tenant has its own for what takes time.
+    planes: Mutex<HashMap<String, Arc<Mutex<Option<ControlPlane>>>>>,
+}
+
+impl Packed {
+    pub fn new(config: PackedConfig, host: Arc<HostCache>) -> Self {
+        Self { config, host, planes: Mutex::default() }
+    }
+
+    async fn slot(&self, uid: &str) -> Arc<Mutex<Option<ControlPlane>>> {
+        self.planes.lock().await.entry(uid.to_string()).or_default().clone()
+    }
+
+    fn place(&self, uid: &str) -> Place {
+        Place {
+            dir: self.config.dir.join(uid),
+            listen: self.config.listen,
+            service_cidr: self.config.service_cidr,
+            pods_reach: self.config.pods_reach.clone(),
+        }
+    }
+
+    /// Stops all tenants, for the end of the process.
+    pub async fn stop_all(&self) {
+        let slots: Vec<_> = self.planes.lock().await.drain().map(|(_, slot)| slot).collect();
+        let stops = slots.into_iter().map(|slot| async move {
+            if let Some(plane) = slot.lock().await.take() {
+                plane.stop().await;
+            }
+        });
+        futures::future::join_all(stops).await;
+    }
+}
+
+#[async_trait]
+impl ControlPlanes for Packed {
+    async fn ensure(&self, tenant: &Tenant, pki: &Pki) -> Result<String, ControlPlaneError> {
+        let slot = self.slot(&tenant.uid).await;
+        let mut plane = slot.lock().await;
+        if let Some(running) = plane.as_ref()
+            && running.is_paused() != tenant.paused
+            && let Some(running) = plane.take()
+        {
+            // Pausing and resuming are rare: a restart keeps one way to start.
+            running.stop().await;
+        }
+        let place = self.place(&tenant.uid);
+        if plane.is_none() {
+            check_store(tenant, &place)?;
+            let started = ControlPlane::start(tenant, pki, &place, &self.host).await;
+            *plane = Some(started.map_err(|e| ControlPlaneError::Failed(format!("the control plane does not start: {e:#}")))?);
+        }
+        let Some(running) = plane.as_mut() else { return Err(ControlPlaneError::Failed("the control plane is gone".into())) };
+        if let Some(wanted) = tenant.store_identity.as_deref().filter(|i| *i != running.identity()) {
+            let found = running.identity().to_string();
+            if let Some(running) = plane.take() {
+                running.stop().await;
+            }
+            return Err(ControlPlaneError::WrongStore(format!(
+                "the store in {} is `{found}`, not this cluster's `{wanted}`; put the right file back, or restore a snapshot",
+                place.dir.display()
+            )));
+        }
+        running.follow_keys(pki).map_err(|e| ControlPlaneError::Failed(format!("{e:#}")))?;
+        Ok(format!("https://{}", running.address()))
+    }
+
+    fn names(&self, tenant: &Tenant) -> Vec<String> {
+        let mut names: Vec<String> = [
+            "localhost",
+            "kubernetes",
+            "kubernetes.default",
+            "kubernetes.default.svc",
+            "kubernetes.default.svc.cluster.local",
+            "127.0.0.1",
+        ]
+        .map(String::from)
+        .to_vec();
+        names.push(super::api_server::first_address(&self.config.service_cidr).to_string());
+        if !self.config.listen.is_loopback() && !self.config.listen.is_unspecified() {
+            names.push(self.config.listen.to_string());
+        }
+        let PodReach::Address(address) = &self.config.pods_reach;
+        if !names.contains(address) {
+            names.push(address.clone());
+        }
+        names.extend(tenant.hosts.iter().cloned());
+        names
+    }
+
+    async fn status(&self, uid: &str) -> PlaneStatus {
+        let slot = self.slot(uid).await;
+        let plane = slot.lock().await;
+        plane.as_ref().map(ControlPlane::status).unwrap_or_default()
+    }
+
+    async fn store_identity(&self, uid: &str) -> Option<String> {
+        let slot = self.slot(uid).await;
+        let plane = slot.lock().await;
+        plane.as_ref().map(|p| p.identity().to_string())
+    }
+
+    async fn stop(&self, uid: &str) {
+        let slot = self.slot(uid).await;
+        if let Some(plane) = slot.lock().await.as_mut() {
+            plane.stop_syncer().await;
+        }
+    }
+
+    async fn remove_host_objects(&self, tenant: &Tenant, keep_volumes: bool) -> Result<Option<String>, ControlPlaneError> {
+        let identity = TenantIdentity { name: tenant.name.clone(), namespace: tenant.namespace.clone(), uid: tenant.uid.clone() };
+        let left = sublet_syncer::remove_copies(self.host.client(), &tenant.namespace, &identity, keep_volumes).await;
+        let left = left.map_err(|e| ControlPlaneError::Failed(format!("host objects cannot be deleted: {e}")))?;
+        Ok((!left.is_empty()).then(|| left.message()))
+    }
+
+    async fn remove(&self, uid: &str) -> Result<(), ControlPlaneError> {
+        let slot = self.planes.lock().await.remove(uid);
+        if let Some(slot) = slot
+            && let Some(plane) = slot.lock().await.take()
+        {
+            plane.stop().await;
+        }
+        let dir = self.place(uid).dir;
+        match tokio::fs::remove_dir_all(&dir).await {
+            Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
+                Err(ControlPlaneError::Failed(format!("cannot remove {}: {error}", dir.display())))
+            }
+            _ => Ok(()),
+        }
+    }
+}
+
+/// A tenant that had a store must find one: an empty cluster in its place would have its objects
+/// deleted from the host.
+fn check_store(tenant: &Tenant, place: &Place) -> Result<(), ControlPlaneError> {
+    if tenant.store_identity.is_some() && !super::tenant::has_store(&place.dir) {
+        return Err(ControlPlaneError::WrongStore(format!(
+            "the store of this cluster is missing from {}; put it back or restore a snapshot, or delete the VirtualCluster and create it anew",
+            place.dir.display()
+        )));
+    }
+    Ok(())
+}
