@@ -110,7 +110,6 @@ impl ControlPlane {
             pods: PodConfig {
                 api_host: api_host.clone(),
                 api_port: self.api.address.port(),
-                host_allocates_addresses: false,
                 ..PodConfig::default()
             },
             weight: tenant.weight,

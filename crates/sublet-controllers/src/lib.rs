@@ -8,10 +8,12 @@
 //! objects do not tell; a quiet cluster causes no requests.
 
 mod cluster_role_aggregation;
+mod cronjob;
 mod deployment;
 mod disruption;
 mod endpoints;
 mod garbage_collector;
+mod job;
 mod kit;
 mod namespace;
 mod pod_gc;
@@ -47,6 +49,9 @@ const ALL: &[(&str, Make)] = &[
     ("root-ca-certificate-publisher", |config| root_ca::controller(config.root_ca_pem.clone())),
     ("replicaset", |_| replicaset::replica_sets()),
     ("replicationcontroller", |_| replicaset::replication_controllers()),
+    ("job", |_| job::controller()),
+    ("job-orphaned-pods", |_| job::orphaned_pods()),
+    ("cronjob", |_| cronjob::controller()),
     ("statefulset", |_| statefulset::controller()),
     ("endpoints", |_| endpoints::endpoints()),
     ("endpointslice", |_| endpoints::endpoint_slices()),

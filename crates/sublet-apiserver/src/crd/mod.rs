@@ -31,7 +31,7 @@ pub use objects::{
 };
 pub use prepare::{default, prepare, prepare_status_update};
 pub use rows::{compare_versions, row, rows};
-pub use rules::Rules;
+pub use rules::{Rules, Verdict};
 pub use strategy::{DEFINITION, strategy};
 pub use validate::{validate, validate_status_update, validate_update, warnings};
 pub use view::{is_condition_true, is_served, is_terminating};

@@ -1,5 +1,6 @@
 //! Custom resources on their way in and out: reading, defaults, validation, conversion.
 
+use super::rules::Verdict;
 use crate::registry::{Resource, ScalePaths};
 use serde_json::{Value, json};
 use sublet_machinery::structural::{self, Decoded};
@@ -30,40 +31,38 @@ pub fn default_object(resource: &Resource, object: &mut Value) {
 }
 
 /// Everything the definition says about a new object. Metadata is validated elsewhere.
-pub fn validate_create(resource: &Resource, object: &Value) -> Vec<FieldError> {
+pub fn validate_create(resource: &Resource, object: &Value) -> Verdict {
     let (node, root) = (resource.schema.node(), FieldPath::root());
     let mut errors = validate_kind(resource, object);
     if !errors.is_empty() {
-        return errors;
+        return Verdict { errors, warnings: Vec::new() };
     }
     errors.extend(structural::validate(object, node, &root));
     errors.extend(validate_scale(resource, object, true));
     errors.extend(validate_embedded(resource, object));
     errors.extend(structural::validate_lists(object, node, &root));
-    add_rules(resource, object, None, &mut errors);
-    errors
+    with_rules(resource, object, None, errors)
 }
 
 /// Everything the definition says about a changed object. What was wrong before and did not change is forgiven.
-pub fn validate_update(resource: &Resource, new: &Value, old: &Value) -> Vec<FieldError> {
+pub fn validate_update(resource: &Resource, new: &Value, old: &Value) -> Verdict {
     let (node, root) = (resource.schema.node(), FieldPath::root());
     let mut errors = validate_kind(resource, new);
     if !errors.is_empty() {
-        return errors;
+        return Verdict { errors, warnings: Vec::new() };
     }
     errors.extend(structural::validate_update(new, old, node, &root));
     errors.extend(validate_scale(resource, new, true));
     errors.extend(validate_embedded(resource, new));
     errors.extend(validate_changed_lists(resource, new, old));
-    add_rules(resource, new, Some(old), &mut errors);
-    errors
+    with_rules(resource, new, Some(old), errors)
 }
 
 /// An update through `/status`: of the schema only the part about status counts.
-pub fn validate_status_update(resource: &Resource, new: &Value, old: &Value) -> Vec<FieldError> {
+pub fn validate_status_update(resource: &Resource, new: &Value, old: &Value) -> Verdict {
     let mut errors = validate_kind(resource, new);
     if !errors.is_empty() {
-        return errors;
+        return Verdict { errors, warnings: Vec::new() };
     }
     if let (Some(node), Some(status)) = (resource.schema.node().property("status"), new.get("status")) {
         let old = old.get("status").unwrap_or(&Value::Null);
@@ -71,8 +70,7 @@ pub fn validate_status_update(resource: &Resource, new: &Value, old: &Value) -> 
     }
     errors.extend(validate_scale(resource, new, false));
     errors.extend(validate_changed_lists(resource, new, old));
-    add_rules(resource, new, Some(old), &mut errors);
-    errors
+    with_rules(resource, new, Some(old), errors)
 }
 
 /// The same object at another version, with `conversion.strategy: None`: only `apiVersion` changes.
@@ -162,13 +160,17 @@ fn accessor_error(pointer: &str, value: &Value, wanted: &str) -> String {
 }
 
 /// Rules are run on objects that are sound enough for them.
-fn add_rules(resource: &Resource, new: &Value, old: Option<&Value>, errors: &mut Vec<FieldError>) {
-    let Some(rules) = resource.custom.as_ref().and_then(|c| c.rules.as_ref()) else { return };
+fn with_rules(resource: &Resource, new: &Value, old: Option<&Value>, mut errors: Vec<FieldError>) -> Verdict {
+    let Some(rules) = resource.custom.as_ref().and_then(|c| c.rules.as_ref()) else {
+        return Verdict { errors, warnings: Vec::new() };
+    };
     if errors.iter().any(super::rules::is_blocking) {
         let detail = "some validation rules were not checked because the object was invalid; correct the existing errors to complete \
                       validation";
         errors.push(FieldError::invalid(&FieldPath::root(), Value::Null, detail));
-    } else {
-        errors.extend(rules.validate(resource.schema.node(), new, old));
+        return Verdict { errors, warnings: Vec::new() };
     }
+    let found = rules.validate(resource.schema.node(), new, old);
+    errors.extend(found.errors);
+    Verdict { errors, warnings: found.warnings }
 }

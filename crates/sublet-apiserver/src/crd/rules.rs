@@ -18,6 +18,21 @@ use sublet_machinery::{FieldError, FieldErrorKind, FieldPath, NodeId, SchemaNode
 const OBJECT_COST_MAX: u64 = 10_000_000;
 const MESSAGE_BYTES_MAX: usize = 5 * 1024;
 
+/// What there is to say about an object.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Verdict {
+    pub errors: Vec<FieldError>,
+    /// What is wrong but was so before. For Warning headers.
+    pub warnings: Vec<String>,
+}
+
+/// A rule that did not come out true.
+struct Broken {
+    error: FieldError,
+    /// It came out false, in contrast to not coming out at all; only that can be forgiven.
+    is_verdict: bool,
+}
+
 /// The compiled rules of one version of a custom resource.
 #[derive(Debug, Default)]
 pub struct Rules {
@@ -42,8 +57,12 @@ struct Rule {
 impl Rules {
     /// Compiles the rules below the root of a resource; `None` when there are none.
     pub fn compile(root: SchemaNode<'_>) -> Option<Self> {
+        Self::compile_at(root, true)
+    }
+
+    fn compile_at(root: SchemaNode<'_>, is_resource: bool) -> Option<Self> {
         let mut rules = Self { by_node: HashMap::new(), on_the_way: vec![false; root.table().len()] };
-        let found = rules.collect(root, true, &mut Vec::new());
+        let found = rules.collect(root, is_resource, &mut Vec::new());
         found.then_some(rules)
     }
 
@@ -68,16 +87,24 @@ impl Rules {
 
     /// Runs the rules. Transition rules run where there is an old value; what an unchanged value breaks
     /// is forgiven.
-    pub fn validate(&self, root: SchemaNode<'_>, object: &Value, old: Option<&Value>) -> Vec<FieldError> {
-        let mut run = Run { rules: self, budget: OBJECT_COST_MAX, spent: false, errors: Vec::new() };
-        let correlation = old.map(|old| Correlated { new: object, old, node: root });
-        run.value(
-            &Place { node: root, is_resource: true, path: FieldPath::root() },
-            object,
-            old,
-            Ratchet { current: correlation, parent: None },
-        );
-        run.errors
+    pub fn validate(&self, root: SchemaNode<'_>, object: &Value, old: Option<&Value>) -> Verdict {
+        let current = old.map(|old| Correlated { new: object, old, node: root });
+        let place = Place { node: root, is_resource: true, path: FieldPath::root() };
+        self.run(&place, object, old, Ratchet { current, parent: None })
+    }
+
+    /// Runs the rules on a default of the schema, as if it was there before and as if it was not.
+    pub(super) fn validate_default(node: SchemaNode<'_>, default: &Value, path: &FieldPath) -> Vec<FieldError> {
+        let Some(rules) = Self::compile_at(node, false) else { return Vec::new() };
+        let place = Place { node, is_resource: false, path: path.clone() };
+        let errors = rules.run(&place, default, Some(default), Ratchet::NONE).errors;
+        if errors.is_empty() { rules.run(&place, default, None, Ratchet::NONE).errors } else { errors }
+    }
+
+    fn run<'s>(&self, place: &Place<'s>, value: &'s Value, old: Option<&'s Value>, ratchet: Ratchet<'s>) -> Verdict {
+        let mut run = Run { rules: self, budget: OBJECT_COST_MAX, spent: false, verdict: Verdict::default() };
+        run.value(place, value, old, ratchet);
+        run.verdict
     }
 }
 
@@ -123,6 +150,8 @@ struct Ratchet<'s> {
 }
 
 impl<'s> Ratchet<'s> {
+    const NONE: Self = Self { current: None, parent: None };
+
     fn forgives(self) -> bool {
         self.current.or(self.parent).is_some_and(Correlated::unchanged)
     }
@@ -130,7 +159,7 @@ impl<'s> Ratchet<'s> {
     fn key(self, key: &str) -> Self {
         match self.current {
             None => self,
-            Some(_) if self.parent.is_none() && matches!(key, "apiVersion" | "kind") => Self { current: None, parent: None },
+            Some(_) if self.parent.is_none() && matches!(key, "apiVersion" | "kind") => Self::NONE,
             Some(current) => Self { current: current.key(key), parent: Some(current) },
         }
     }
@@ -141,7 +170,7 @@ struct Run<'r> {
     budget: u64,
     /// Out of budget: nothing more is run.
     spent: bool,
-    errors: Vec<FieldError>,
+    verdict: Verdict,
 }
 
 impl Run<'_> {
@@ -192,7 +221,7 @@ impl Run<'_> {
         let (own, old_own) = match (of(value), old.map(of).transpose()) {
             (Ok(own), Ok(old)) => (own, old),
             (Err(error), _) | (_, Err(error)) => {
-                self.errors.push(FieldError::invalid(&place.path, type_name(place.node), error));
+                self.verdict.errors.push(FieldError::invalid(&place.path, type_name(place.node), error));
                 return;
             }
         };
@@ -210,17 +239,19 @@ impl Run<'_> {
                 (false, None) => Val::Null,
             };
             let variables = [("self", own.clone()), ("oldSelf", old_value)];
-            if let Some(error) = self.run_rule(rule, place, value, &variables)
-                && (rule.uses_old || !ratchet.forgives())
-            {
-                self.errors.push(error);
+            match self.run_rule(rule, place, value, &variables) {
+                None => {}
+                Some(Broken { error, is_verdict: true }) if !rule.uses_old && ratchet.forgives() => {
+                    self.verdict.warnings.push(error.to_string());
+                }
+                Some(Broken { error, .. }) => self.verdict.errors.push(error),
             }
         }
     }
 
-    fn run_rule<'s>(&mut self, rule: &Rule, place: &Place<'s>, value: &Value, variables: &[(&str, Val<'s>)]) -> Option<FieldError> {
+    fn run_rule<'s>(&mut self, rule: &Rule, place: &Place<'s>, value: &Value, variables: &[(&str, Val<'s>)]) -> Option<Broken> {
         let kind = type_name(place.node);
-        let invalid = |detail: String| Some(FieldError::invalid(&place.path, kind, detail));
+        let invalid = |detail: String| Some(Broken { error: FieldError::invalid(&place.path, kind, detail), is_verdict: false });
         let program = match &rule.program {
             Ok(program) => program,
             Err(error) => return invalid(format!("rule compile error: {error}")),
@@ -237,7 +268,8 @@ impl Run<'_> {
             Ok(_) => {
                 let path = rule.field_path.as_ref().map_or_else(|| place.path.clone(), |field| place.path.child(field));
                 let detail = self.message(rule, variables).unwrap_or_else(|| messages::default_message(&rule.stated));
-                Some(reason_error(&rule.stated.reason, &path, place.node, value, detail))
+                let error = reason_error(&rule.stated.reason, &path, place.node, value, detail);
+                Some(Broken { error, is_verdict: true })
             }
             Err(EvalError::TooExpensive) => {
                 self.spent = true;

@@ -71,12 +71,11 @@ fn read(request: &ResourceRequest<'_>, text: &[u8], strict: Vec<String>, validat
         value = decoded.value;
         check_type(resource, &mut value)?;
     } else {
-        let decoded = structural::decode(text).map_err(syntax)?;
+        let mut decoded = structural::decode(text).map_err(syntax)?;
+        check_type(resource, &mut decoded.value)?;
+        crate::crd::read(resource, &mut decoded)?;
         problems.extend(decoded.strict);
         value = decoded.value;
-        check_type(resource, &mut value)?;
-        let unknown = structural::coerce(&mut value, resource.schema.node()).map_err(|e| ApiError::bad_request(e.to_string()))?;
-        problems.extend(unknown.into_iter().map(|path| format!("unknown field {path:?}")));
     }
     match validation {
         FieldValidation::Strict if !problems.is_empty() => {
@@ -215,9 +214,10 @@ pub enum ScaleBody {
     Object(Value),
     Merge(Value),
     Json(Value),
+    Apply(Value),
 }
 
-/// A Scale has no lists, so that strategic merge and apply are merges.
+/// A Scale has no lists, so that a strategic merge is a merge.
 pub fn parse_body_as_patch_or_object(request: &ResourceRequest<'_>) -> Result<ScaleBody, ApiError> {
     if request.info.verb != "patch" {
         return body_of_kind(request, "Scale").map(ScaleBody::Object);
@@ -226,7 +226,7 @@ pub fn parse_body_as_patch_or_object(request: &ResourceRequest<'_>) -> Result<Sc
     match content_type(request.headers) {
         "application/json-patch+json" => json().map(ScaleBody::Json),
         "application/merge-patch+json" | "application/strategic-merge-patch+json" => json().map(ScaleBody::Merge),
-        "application/apply-patch+yaml" => parse_body(request).map(ScaleBody::Merge),
+        "application/apply-patch+yaml" => parse_body(request).map(ScaleBody::Apply),
         other => Err(unsupported(other)),
     }
 }

@@ -4,7 +4,7 @@ use super::ResourceRequest;
 use super::convert::storage_resource;
 use super::decode;
 use super::options::{self, FieldValidation};
-use super::write::{Change, Manager, reset_fields};
+use super::write::{Change, Manager, empty_object, reset_fields};
 use crate::http::HttpResponse;
 use crate::http::negotiate::content_type;
 use crate::server::Server;
@@ -87,6 +87,7 @@ impl Server {
         let force = request.query.bool("force");
         let subresource = request.info.subresource.clone();
         let api_version = resource.api_version();
+        let empty = empty_object(resource);
         let merge = |live: Option<&Value>| {
             let now = self.now();
             let writer = apply::Writer {
@@ -96,7 +97,8 @@ impl Server {
                 now: &now,
                 reset_fields: reset_fields(resource, &subresource),
             };
-            apply::apply(live, &config, resource.schema.node(), &apply::ApplyOptions { writer, kind: &resource.kind, force })
+            let options = apply::ApplyOptions { writer, kind: &resource.kind, force };
+            apply::apply_over(live, &empty, &config, resource.schema.node(), &options)
         };
         let exists = self.store().get(&storage_resource(resource), request.namespace(), &request.info.name).is_some();
         if !exists && request.info.subresource.is_empty() {

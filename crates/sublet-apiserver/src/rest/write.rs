@@ -6,6 +6,7 @@ use super::selection::fields_of;
 use super::{decode, metadata, options};
 use crate::admission::{Attributes, Operation};
 use crate::auth::authz::escalation::RbacWrite;
+use crate::facts::builtin;
 use crate::hooks::Allocation;
 use crate::http::HttpResponse;
 use crate::registry::Resource;
@@ -359,7 +360,7 @@ impl Server {
         let mut errors = self.validate_metadata(resource, object);
         errors.extend((resource.strategy.validate)(object));
         if resource.custom.is_some() {
-            errors.extend(structural::validate(object, resource.schema.node(), &FieldPath::root()));
+            errors.extend(crate::crd::validate_create(resource, object));
         }
         refuse(resource, object.name(), &errors)
     }
@@ -373,8 +374,10 @@ impl Server {
             errors.extend((strategy.validate)(new));
             errors.extend((strategy.validate_update)(new, old));
         }
-        if resource.custom.is_some() {
-            errors.extend(structural::validate_update(new, old, resource.schema.node(), &FieldPath::root()));
+        match (&resource.custom, subresource) {
+            (None, _) => {}
+            (Some(_), "status") => errors.extend(crate::crd::validate_object_status_update(resource, new, old)),
+            (Some(_), _) => errors.extend(crate::crd::validate_object_update(resource, new, old)),
         }
         refuse(resource, new.name(), &errors)
     }
@@ -453,7 +456,19 @@ fn track(resource: &Resource, manager: &Manager, live: Option<&Value>, new: &mut
         now,
         reset_fields: reset_fields(resource, &manager.subresource),
     };
-    apply::track_update(live, new, resource.schema.node(), &writer);
+    let empty = if live.is_none() { empty_object(resource) } else { Value::Null };
+    let base = live.map_or(apply::Base::Empty(&empty), apply::Base::Live);
+    apply::track(base, new, resource.schema.node(), &writer);
+}
+
+/// What a new object has before anybody sets a field, which is nobody's: the structs that upstream writes always.
+pub(crate) fn empty_object(resource: &Resource) -> Value {
+    let mut empty = Value::Object(serde_json::Map::new());
+    let builtin = builtin();
+    if Arc::ptr_eq(&resource.schema.table, &builtin.table) {
+        builtin.fill_zeros(resource.schema.node(), &mut empty);
+    }
+    empty
 }
 
 /// Fields that writes through a path have no say in: status through the main resource, all but status

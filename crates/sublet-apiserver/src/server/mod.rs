@@ -8,6 +8,7 @@ mod local;
 mod metrics;
 mod security;
 mod system;
+mod upkeep;
 
 pub use handle::{InProcess, PeerUser};
 pub use listen::{Listening, listen};
@@ -86,6 +87,7 @@ impl Server {
         };
         server.load_custom_resources();
         bootstrap::apply(&server, &config.bootstrap).await.map_err(|e| StorageError::Failed(e.to_string()))?;
+        tokio::spawn(server.clone().keep_up());
         Ok(server)
     }
 

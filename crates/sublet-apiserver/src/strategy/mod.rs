@@ -7,6 +7,7 @@ mod autoscaling;
 mod batch;
 mod core;
 pub(crate) mod edit;
+pub(crate) mod field;
 mod networking;
 pub(crate) mod pod;
 mod policy;
@@ -15,6 +16,7 @@ mod status;
 mod storage;
 mod table;
 
+pub use pod::validate_binding;
 pub use table::of;
 
 use serde_json::Value;
@@ -45,6 +47,8 @@ pub struct Strategy {
     /// `(new, old)`: an update of `/status` keeps everything but status.
     pub prepare_status_update: fn(&mut Value, &Value),
     pub validate: fn(&Value) -> Vec<FieldError>,
+    /// What holds only for new objects; `validate` runs as well.
+    pub validate_create: fn(&Value) -> Vec<FieldError>,
     /// `(new, old)`; `validate` of the new object has run as well.
     pub validate_update: fn(&Value, &Value) -> Vec<FieldError>,
     pub validate_status_update: fn(&Value, &Value) -> Vec<FieldError>,
@@ -84,6 +88,7 @@ impl Strategy {
         prepare_update: |_, _| {},
         prepare_status_update: keep_all_but_status,
         validate: |_| Vec::new(),
+        validate_create: |_| Vec::new(),
         validate_update: |_, _| Vec::new(),
         validate_status_update: |_, _| Vec::new(),
         warnings: |_| Vec::new(),

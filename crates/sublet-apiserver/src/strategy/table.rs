@@ -38,6 +38,7 @@ fn of_core(resource: &str) -> Strategy {
         "events" => core::event::EVENT,
         "limitranges" => core::quota::LIMIT_RANGE,
         "namespaces" => core::namespace::NAMESPACE,
+        "namespaces/finalize" => core::namespace::NAMESPACE_FINALIZE,
         "nodes" => core::node::NODE,
         "persistentvolumeclaims" => core::volume::PERSISTENT_VOLUME_CLAIM,
         "persistentvolumes" => core::volume::PERSISTENT_VOLUME,

@@ -5,9 +5,10 @@ Usage: record.py URL TOKEN [FILE...]. The server runs with its admission plugins
 holds a base object and cases that change it; the answer is kept beside the case as `object` or as
 `errors`. Creates are dry runs; for updates the old object is created, updated by dry run and deleted.
 """
-import copy, glob, json, os, ssl, sys, urllib.error, urllib.request
+import copy, glob, json, os, re, ssl, sys, urllib.error, urllib.request
 
 URL, TOKEN = sys.argv[1], sys.argv[2]
+UID = "[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}"
 CONTEXT = ssl._create_unverified_context()
 
 
@@ -59,7 +60,8 @@ def outcome(case, status, body, warnings, uid):
             metadata.pop(key, None)
         case["object"] = json.loads(json.dumps(body).replace(uid, "UID"))
     else:
-        case["message"] = body["message"].replace(uid, "UID") if uid else body["message"]
+        body = json.loads(re.sub(UID, "UID", json.dumps(body)))
+        case["message"] = body["message"]
         case["errors"] = body.get("details", {}).get("causes", [])
     if warnings:
         case["warnings"] = warnings

@@ -103,9 +103,12 @@ fn is_removed(left: &Value) -> bool {
     left.finalizers().is_empty() && left.i64_at("/metadata/deletionGracePeriodSeconds").unwrap_or(0) == 0
 }
 
+/// An object on its way out that lost what held it is gone with that very write.
 fn took_in(ctx: &Ctx, gvr: &Gvr, made: &Value) {
-    if let Some(informer) = ctx.cached(gvr) {
-        informer.wrote(made);
+    match ctx.cached(gvr) {
+        Some(informer) if made.is_deleting() && is_removed(made) => informer.deleted(&NamespacedName::of(made), made.uid()),
+        Some(informer) => informer.wrote(made),
+        None => {}
     }
 }
 
@@ -175,22 +178,25 @@ pub(crate) async fn delete_pod(ctx: &Ctx, owner: &Value, pod: &Value) -> Result<
     }
 }
 
-/// A patch that removes one finalizer from the object, if it is still this very object.
+/// Removes one finalizer from the object, if it is still as it was read.
 pub(crate) async fn remove_finalizer(ctx: &Ctx, gvr: &Gvr, target: &Value, finalizer: &str) -> Result<(), ClientError> {
     let rest: Vec<&str> = target.finalizers().into_iter().filter(|f| *f != finalizer).collect();
     let patch = json!({"metadata": {"uid": target.uid(), "resourceVersion": target.resource_version(), "finalizers": rest}});
-    match ctx.client.merge_patch(gvr, target.namespace(), target.name(), patch).await {
-        Ok(left) => {
-            if let Some(informer) = ctx.cached(gvr) {
-                if left.is_deleting() && is_removed(&left) {
-                    informer.deleted(&NamespacedName::of(target), target.uid());
-                } else {
-                    informer.wrote(&left);
-                }
-            }
-            Ok(())
-        }
-        Err(error) if error.is_not_found() => Ok(()),
-        Err(error) => Err(error),
+    match merge_patch(ctx, gvr, target, patch).await {
+        Err(error) if !error.is_not_found() => Err(error),
+        _ => Ok(()),
+    }
+}
+
+/// Removes a finalizer from a pod, whatever else changed in it. A pod that is gone is success.
+pub(crate) async fn untrack(ctx: &Ctx, pod: &Value, finalizer: &str) -> Result<(), ClientError> {
+    if !pod.has_finalizer(finalizer) {
+        return Ok(());
+    }
+    let patch = json!({"metadata": {"uid": pod.uid(), "$deleteFromPrimitiveList/finalizers": [finalizer]}});
+    match strategic_patch(ctx, &PODS, pod, patch).await {
+        // A conflict means another pod of that name.
+        Err(error) if !error.is_not_found() && !error.is_conflict() => Err(error),
+        _ => Ok(()),
     }
 }

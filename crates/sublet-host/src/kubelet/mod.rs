@@ -6,11 +6,13 @@ mod agent;
 mod behaviour;
 mod conditions;
 pub(crate) mod container;
+mod end;
 mod network;
 mod node;
 mod references;
 mod resize;
 mod shell;
+mod start;
 mod step;
 
 pub(crate) use agent::add;

@@ -4,7 +4,7 @@
 
 use super::behaviour;
 use super::conditions;
-use super::container::{Container, Exit, Role, State, rfc3339, seconds};
+use super::container::{Container, Role, State, rfc3339, seconds};
 use super::resize::{self, Room};
 use super::shell::Run;
 use crate::config::Timings;
@@ -36,9 +36,9 @@ pub(crate) struct Observed<'a> {
 /// What is remembered of a pod between steps. Losing it costs a repeated event at most.
 #[derive(Debug, Default)]
 pub(crate) struct Memory {
-    runs: HashMap<(String, i64), (Run, String)>,
-    pull_failed: HashMap<String, i64>,
-    kill_told: bool,
+    pub(super) runs: HashMap<(String, i64), (Run, String)>,
+    pub(super) pull_failed: HashMap<String, i64>,
+    pub(super) kill_told: bool,
     pub(crate) mount_failures: u32,
 }
 
@@ -55,14 +55,12 @@ pub(crate) struct Plan {
     pub(crate) gone: bool,
 }
 
-/// After a failed pull, this long until the status says that the next one waits.
-const PULL_BACKOFF_SHOWN_SECONDS: i64 = 2;
-const CONFIG_RETRY_SECONDS: i64 = 10;
+pub(super) const CONFIG_RETRY_SECONDS: i64 = 10;
 /// Start, end, restart, end, back-off, and one more.
 const TURNS_MAX: usize = 6;
 const MOUNT_RETRY_SECONDS_MAX: i64 = 122;
 /// SIGTERM without a handler.
-const KILLED: i64 = 143;
+pub(super) const KILLED: i64 = 143;
 
 pub(crate) fn step(observed: &Observed<'_>, memory: &mut Memory) -> Plan {
     let pod = observed.pod;
@@ -88,15 +86,15 @@ pub(crate) fn is_terminal(pod: &Value) -> bool {
     matches!(pod.str_at("/status/phase"), Some("Succeeded" | "Failed"))
 }
 
-struct Step<'a, 'm> {
-    observed: &'a Observed<'a>,
-    memory: &'m mut Memory,
-    containers: Vec<Container<'a>>,
-    plan: Plan,
+pub(super) struct Step<'a, 'm> {
+    pub(super) observed: &'a Observed<'a>,
+    pub(super) memory: &'m mut Memory,
+    pub(super) containers: Vec<Container<'a>>,
+    pub(super) plan: Plan,
     /// Why the pod as a whole has failed: reason and message.
-    failure: Option<(&'static str, String)>,
+    pub(super) failure: Option<(&'static str, String)>,
     /// Whether the pod's network and volumes stand.
-    sandbox: bool,
+    pub(super) sandbox: bool,
 }
 
 impl Step<'_, '_> {
@@ -251,105 +249,6 @@ impl Step<'_, '_> {
         matches!(container.role, Role::App | Role::Sidecar) && container.image != container.spec_image()
     }
 
-    fn restart_changed(&mut self, index: usize) {
-        let now = self.observed.now;
-        let container = &mut self.containers[index];
-        let message = format!("Container {} definition changed, will be restarted", container.name());
-        self.plan.events.push(Notice::normal("Killing", message).at(container.field_path()));
-        container.stop(KILLED, now);
-        self.start(index);
-    }
-
-    /// Starts the container, or leaves it waiting with the reason. True when it runs.
-    fn start(&mut self, index: usize) -> bool {
-        let observed = self.observed;
-        let container = &mut self.containers[index];
-        if let Some(error) = behaviour::pull_error(observed.pod, container.spec) {
-            self.fail_pull(index, &error);
-            return false;
-        }
-        if let Some(trouble) = (observed.config_trouble)(container.spec) {
-            let reason = "CreateContainerConfigError";
-            if !matches!(&container.state, State::Waiting { reason: r, message } if r == reason && *message == trouble) {
-                self.plan.events.push(Notice::warning("Failed", format!("Error: {trouble}")).at(container.field_path()));
-            }
-            container.wait(reason, trouble);
-            self.wake_at(observed.now + CONFIG_RETRY_SECONDS);
-            return false;
-        }
-        container.start(observed.pod.uid(), observed.now);
-        let (path, image) = (container.field_path(), container.spec_image());
-        if container.spec["imagePullPolicy"] == "Always" {
-            self.plan.events.push(Notice::normal("Pulling", format!("Pulling image \"{image}\"")).at(path.clone()));
-            let message = format!("Successfully pulled image \"{image}\" in 5ms (5ms including waiting). Image size: 1048576 bytes.");
-            self.plan.events.push(Notice::normal("Pulled", message).at(path.clone()));
-        } else {
-            let message = format!("Container image \"{image}\" already present on machine and can be accessed by the pod");
-            self.plan.events.push(Notice::normal("Pulled", message).at(path.clone()));
-        }
-        self.plan.events.push(Notice::normal("Created", "Container created".into()).at(path.clone()));
-        self.plan.events.push(Notice::normal("Started", "Container started".into()).at(path));
-        true
-    }
-
-    fn fail_pull(&mut self, index: usize, error: &str) {
-        let now = self.observed.now;
-        let container = &mut self.containers[index];
-        let (path, image, name) = (container.field_path(), container.spec_image(), container.name().to_string());
-        let waits_for = match &container.state {
-            State::Waiting { reason, .. } => reason.clone(),
-            _ => String::new(),
-        };
-        match waits_for.as_str() {
-            "ImagePullBackOff" => {}
-            "ErrImagePull" => {
-                let shown_at = self.memory.pull_failed.get(&name).map_or(now, |at| at + PULL_BACKOFF_SHOWN_SECONDS);
-                if now < shown_at {
-                    return self.wake_at(shown_at);
-                }
-                let message = format!("Back-off pulling image \"{image}\"");
-                self.plan.events.push(Notice::normal("BackOff", message.clone()).at(path.clone()));
-                self.plan.events.push(Notice::warning("Failed", "Error: ImagePullBackOff".into()).at(path));
-                container.wait("ImagePullBackOff", format!("{message}: ErrImagePull: {error}"));
-            }
-            _ => {
-                self.plan.events.push(Notice::normal("Pulling", format!("Pulling image \"{image}\"")).at(path.clone()));
-                self.plan.events.push(Notice::warning("Failed", format!("Failed to pull image \"{image}\": {error}")).at(path.clone()));
-                self.plan.events.push(Notice::warning("Failed", "Error: ErrImagePull".into()).at(path));
-                container.wait("ErrImagePull", error.to_string());
-                self.memory.pull_failed.insert(name, now);
-                self.wake_at(now + PULL_BACKOFF_SHOWN_SECONDS);
-            }
-        }
-    }
-
-    /// When a container that ended may start again: at once the first time, then ever later.
-    fn restart_due(&self, index: usize, exit: &Exit) -> i64 {
-        exit.finished.unwrap_or(0) + self.restart_delay(index, exit)
-    }
-
-    fn restart_delay(&self, index: usize, exit: &Exit) -> i64 {
-        let timings = self.observed.timings;
-        let ran = exit.finished.unwrap_or(0) - exit.started.unwrap_or(0);
-        match self.containers[index].restarts {
-            0 => 0,
-            // Long good runs clear the back-off.
-            _ if ran > 2 * timings.crash_backoff_max => 0,
-            n => timings.crash_backoff_first.saturating_mul(1 << (n - 1).min(30)).min(timings.crash_backoff_max),
-        }
-    }
-
-    fn back_off(&mut self, index: usize, due: i64, exit: &Exit) {
-        let pod = self.observed.pod;
-        let delay = due - exit.finished.unwrap_or(0);
-        let name = self.containers[index].name();
-        let pod_name = format!("{}_{}({})", pod.name(), pod.namespace(), pod.uid());
-        let message = format!("back-off {} restarting failed container={name} pod={pod_name}", go_duration(delay));
-        let event = format!("Back-off restarting failed container {name} in pod {pod_name}");
-        self.plan.events.push(Notice::warning("BackOff", event).at(self.containers[index].field_path()));
-        self.containers[index].wait("CrashLoopBackOff", message);
-    }
-
     /// How this run of the container goes and what it leaves as a message, decided once per run.
     fn behaviour(&mut self, index: usize) -> (Run, String) {
         let container = &self.containers[index];
@@ -410,81 +309,7 @@ impl Step<'_, '_> {
         }
     }
 
-    /// Sidecars end when every app container has ended for good.
-    fn stop_sidecars(&mut self) {
-        let pod = self.observed.pod;
-        let over = |c: &Container<'_>| matches!(&c.state, State::Exited(e) if !c.restarts_after(pod, e.code));
-        if self.containers.iter().filter(|c| c.role == Role::App).all(over) {
-            self.kill(&[Role::Sidecar]);
-        }
-    }
-
-    fn kill(&mut self, roles: &[Role]) {
-        let now = self.observed.now;
-        for container in self.containers.iter_mut().rev().filter(|c| roles.contains(&c.role) && c.is_running()) {
-            if !self.memory.kill_told {
-                let message = format!("Stopping container {}", container.name());
-                self.plan.events.push(Notice::normal("Killing", message).at(container.field_path()));
-            }
-            container.stop(KILLED, now);
-        }
-    }
-
-    fn expire(&mut self) {
-        let message = "Pod was active on the node longer than the specified deadline";
-        self.plan.events.push(Notice::normal("DeadlineExceeded", message.into()));
-        self.kill(&[Role::Init, Role::Sidecar, Role::App, Role::Ephemeral]);
-        self.failure = Some(("DeadlineExceeded", message.into()));
-    }
-
-    /// The deletion of the pod: containers get their time to stop, then the object may go.
-    fn terminate(&mut self) {
-        let (pod, now) = (self.observed.pod, self.observed.now);
-        let grace = pod.i64_at("/metadata/deletionGracePeriodSeconds").unwrap_or(0);
-        let asked = pod.pointer("/metadata/deletionTimestamp").and_then(seconds).unwrap_or(now) - grace;
-        let stop = |c: &Container<'_>| {
-            let own = behaviour::seconds(pod, c.name(), "stop-seconds");
-            own.or_else(|| c.spec.i64_at("/lifecycle/preStop/sleep/seconds")).unwrap_or(0)
-        };
-        let needed = self.containers.iter().filter(|c| c.is_running()).map(stop).max().unwrap_or(0);
-        let stopped_at = asked + needed.min(grace);
-        if now < stopped_at {
-            if !self.memory.kill_told {
-                self.memory.kill_told = true;
-                for container in self.containers.iter().filter(|c| c.is_running()) {
-                    let message = format!("Stopping container {}", container.name());
-                    self.plan.events.push(Notice::normal("Killing", message).at(container.field_path()));
-                }
-            }
-            self.sandbox = true;
-            return self.wake_at(stopped_at);
-        }
-        self.kill(&[Role::Init, Role::Sidecar, Role::App, Role::Ephemeral]);
-        self.memory.kill_told = true;
-        self.plan.gone = true;
-        if pod.array_at("/spec/initContainers").is_empty() || self.containers.iter().any(|c| c.role == Role::App && !c.id.is_empty()) {
-            self.mark_lost();
-        }
-    }
-
-    /// Containers that never ran count as failed once the pod has been asked to go.
-    fn mark_lost(&mut self) {
-        for container in self.containers.iter_mut().filter(|c| c.role == Role::App) {
-            if matches!(container.state, State::Waiting { .. }) {
-                container.wait("", String::new());
-                container.state = State::Exited(Exit {
-                    code: 137,
-                    reason: "ContainerStatusUnknown".into(),
-                    message: "The container could not be located when the pod was terminated".into(),
-                    started: None,
-                    finished: None,
-                    id: String::new(),
-                });
-            }
-        }
-    }
-
-    fn wake_at(&mut self, at: i64) {
+    pub(super) fn wake_at(&mut self, at: i64) {
         self.plan.wake_at = Some(self.plan.wake_at.map_or(at, |other| other.min(at)));
     }
 
@@ -539,11 +364,6 @@ impl Step<'_, '_> {
             }
         }
     }
-}
-
-/// Seconds as Go prints a duration: `10s`, `2m40s`.
-fn go_duration(seconds: i64) -> String {
-    if seconds < 60 { format!("{seconds}s") } else { format!("{}m{}s", seconds / 60, seconds % 60) }
 }
 
 #[cfg(test)]

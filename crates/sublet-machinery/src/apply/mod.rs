@@ -3,10 +3,10 @@
 //! The algorithm is that of structured-merge-diff v6, the bookkeeping in `metadata.managedFields` that of
 //! apimachinery's `managedfields` (1.37).
 //!
-//! A server calls [`apply_over`] for an apply patch, and defaults the result. For any other write it works
-//! out the new object, defaults it (defaults belong to who creates), and calls [`track`]. Then it admits and
+//! A server calls [`apply_over`] for an apply patch, and defaults the result. For any other write it works out
+//! the new object, defaults it (defaults belong to who creates), and calls [`track`]. Then it admits and
 //! validates the object, calls [`keep_times`] and commits. What admission adds is owned by nobody, as upstream
-//! has it.
+//! has it. [`apply()`] and [`track_update`] are the short forms for kinds whose new objects are empty.
 
 mod compare;
 mod fields;
@@ -20,6 +20,8 @@ mod scale;
 mod set;
 #[cfg(test)]
 mod table_tests;
+#[cfg(test)]
+mod tests;
 mod types;
 mod update;
 
@@ -34,30 +36,31 @@ use crate::resource::split_api_version;
 use crate::schema::SchemaNode;
 use managers::{Conflict, ManagerId, Managers, Owned, conflict_error};
 use serde_json::{Map, Value};
-use std::borrow::Cow;
 use std::sync::LazyLock;
 use types::Type;
 
 /// Who writes, through what, and when.
-#[derive(Clone, Debug)]
-pub struct Stamp<'a> {
+#[derive(Clone, Copy, Debug)]
+pub struct Writer<'a> {
     /// The field manager; empty is `unknown`.
     pub manager: &'a str,
     /// Empty for the main resource.
     pub subresource: &'a str,
     /// The version of the request, in which `live` and the new object are.
-    pub api_version: Cow<'a, str>,
+    pub api_version: &'a str,
     /// The time of the request in RFC 3339, to the second.
     pub now: &'a str,
+    /// Fields that writes through this path have no say in: `status` for the main resource.
+    pub reset_fields: &'a FieldSet,
 }
 
-#[derive(Clone, Debug)]
+#[derive(Clone, Copy, Debug)]
 pub struct ApplyOptions<'a> {
-    pub stamp: Stamp<'a>,
+    pub writer: Writer<'a>,
+    /// The kind that the configuration must be of.
+    pub kind: &'a str,
     /// Take fields from other managers.
     pub force: bool,
-    /// Dotted paths of fields that writes through this path have no say in: `status` for the main resource.
-    pub reset_fields: &'a [String],
 }
 
 /// What a write starts from.
@@ -115,10 +118,10 @@ pub fn apply_over(
     check_config(config, schema, options)?;
     let nothing = Value::Object(Map::new());
     let empty = if empty.is_object() { empty } else { &nothing };
-    let case = Case { live: live.unwrap_or(empty), empty, config, of: Type::of(schema), options, reset: field_set(options.reset_fields) };
+    let case = Case { live: live.unwrap_or(&nothing), empty, config, of: Type::of(schema), options };
     let outcome = match case.attempt(options.force)? {
-        Err(conflicts) if options.stamp.manager == last_applied::MANAGER => {
-            let conflicts = last_applied::without_allowed(conflicts, case.live, case.of, &options.stamp.api_version);
+        Err(conflicts) if options.writer.manager == last_applied::MANAGER => {
+            let conflicts = last_applied::without_allowed(conflicts, case.live, case.of, options.writer.api_version);
             if conflicts.is_empty() { case.attempt(true)? } else { Err(conflicts) }
         }
         outcome => outcome,
@@ -126,7 +129,7 @@ pub fn apply_over(
     let (new, managers) = outcome.map_err(|conflicts| conflict_error(&conflicts))?;
     let mut changed = new.is_some() || live.is_none();
     let mut object = new.unwrap_or_else(|| case.live.clone());
-    if options.stamp.manager == last_applied::MANAGER {
+    if options.writer.manager == last_applied::MANAGER {
         changed |= last_applied::refresh(&mut object, config);
     }
     let entries = managers.encode();
@@ -142,19 +145,18 @@ struct Case<'a> {
     config: &'a Value,
     of: Type<'a>,
     options: &'a ApplyOptions<'a>,
-    reset: FieldSet,
 }
 
 impl<'a> Case<'a> {
     fn attempt(&self, force: bool) -> Result<Result<(Option<Value>, Managers<'a>), Vec<Conflict>>, ApiError> {
-        let stamp = &self.options.stamp;
+        let writer = &self.options.writer;
         let mut managers = Managers::decode(self.live["metadata"].get("managedFields"))
             .map_err(|e| failed(format!("failed to decode managed fields: {e}")))?;
-        if managers.0.is_empty() {
-            record(&mut managers, self.empty, self.live, self.of, stamp, &self.reset, BEFORE_FIRST_APPLY);
+        if managers.0.is_empty() && self.live.as_object().is_some_and(|live| !live.is_empty()) {
+            record(&mut managers, self.empty, self.live, self.of, writer, BEFORE_FIRST_APPLY);
         }
-        let id = ManagerId::new(stamp.manager, Operation::Apply, &stamp.api_version, stamp.subresource);
-        let merged = update::apply(&mut managers, self.live, self.config, self.of, &id, &stamp.api_version, &self.reset, force);
+        let id = ManagerId::new(writer.manager, Operation::Apply, writer.api_version, writer.subresource);
+        let merged = update::apply(&mut managers, self.live, self.config, self.of, &id, writer.api_version, writer.reset_fields, force);
         let new = match merged {
             Ok(new) => new,
             Err(conflicts) => return Ok(Err(conflicts)),
@@ -162,7 +164,7 @@ impl<'a> Case<'a> {
         if let Some(owned) = managers.0.get_mut(&id) {
             owned.replace_set(owned.set.difference(&SERVER_FIELDS));
             if new.is_some() {
-                owned.time = Some(stamp.now.into());
+                owned.time = Some(writer.now.into());
             }
             if owned.set.is_empty() {
                 managers.0.remove(&id);
@@ -173,14 +175,14 @@ impl<'a> Case<'a> {
 }
 
 /// Sets `metadata.managedFields` of an object that is about to replace `live`, or to be created.
-pub fn track_update(live: Option<&Value>, new: &mut Value, schema: SchemaNode<'_>, stamp: &Stamp<'_>) {
-    track(live.map_or(Base::Empty(&Value::Null), Base::Live), new, schema, stamp, &[]);
+pub fn track_update(live: Option<&Value>, new: &mut Value, schema: SchemaNode<'_>, writer: &Writer<'_>) {
+    track(live.map_or(Base::Empty(&Value::Null), Base::Live), new, schema, writer);
 }
 
 /// As [`track_update`], with all that upstream takes into account.
 ///
 /// Clients may send `managedFields`, and clear it with `[]` or `[{}]`; what they send wrongly does not count.
-pub fn track(base: Base<'_>, new: &mut Value, schema: SchemaNode<'_>, stamp: &Stamp<'_>, reset_fields: &[String]) {
+pub fn track(base: Base<'_>, new: &mut Value, schema: SchemaNode<'_>, writer: &Writer<'_>) {
     let sent = new.get_mut("metadata").and_then(Value::as_object_mut).and_then(|m| m.remove("managedFields"));
     let nothing = Value::Object(Map::new());
     let (before, exists) = match base {
@@ -189,7 +191,7 @@ pub fn track(base: Base<'_>, new: &mut Value, schema: SchemaNode<'_>, stamp: &St
         Base::Empty(_) => (&nothing, false),
     };
     // Through a subresource nobody changes the entries by hand.
-    let sent = sent.as_ref().filter(|_| stamp.subresource.is_empty());
+    let sent = sent.as_ref().filter(|_| writer.subresource.is_empty());
     let of_sent = sent.and_then(|s| Managers::decode(Some(s)).ok()).filter(|m| !m.0.is_empty());
     let mut managers = match of_sent {
         _ if sent.is_some_and(is_reset) => Managers::default(),
@@ -200,25 +202,20 @@ pub fn track(base: Base<'_>, new: &mut Value, schema: SchemaNode<'_>, stamp: &St
     if managers.0.is_empty() && exists {
         return;
     }
-    record(&mut managers, before, new, Type::of(schema), stamp, &field_set(reset_fields), stamp.manager);
+    record(&mut managers, before, new, Type::of(schema), writer, writer.manager);
     set_managed_fields(new, managers.encode());
 }
 
 /// Gives the manager of an update what the update changed.
-fn record(managers: &mut Managers<'_>, before: &Value, new: &Value, of: Type<'_>, stamp: &Stamp<'_>, reset: &FieldSet, manager: &str) {
-    let set = update::update(managers, before, new, of, reset).difference(&SERVER_FIELDS);
+fn record(managers: &mut Managers<'_>, before: &Value, new: &Value, of: Type<'_>, writer: &Writer<'_>, manager: &str) {
+    let set = update::update(managers, before, new, of, writer.reset_fields).difference(&SERVER_FIELDS);
     if !set.is_empty() {
-        let id = ManagerId::new(manager, Operation::Update, &stamp.api_version, stamp.subresource);
-        let owned = managers.0.entry(id).or_insert_with(|| Owned::new(&stamp.api_version, FieldSet::new(), None));
+        let id = ManagerId::new(manager, Operation::Update, writer.api_version, writer.subresource);
+        let owned = managers.0.entry(id).or_insert_with(|| Owned::new(writer.api_version, FieldSet::new(), None));
         owned.replace_set(owned.set.union(&set));
-        owned.time = Some(stamp.now.into());
+        owned.time = Some(writer.now.into());
     }
     managers.cap();
-}
-
-fn field_set(paths: &[String]) -> FieldSet {
-    let paths: Vec<&str> = paths.iter().map(String::as_str).collect();
-    FieldSet::of_fields(&paths)
 }
 
 /// Puts back the times of an object that differs from the old one in nothing else, so that it need not be written.
@@ -245,7 +242,7 @@ fn check_config(config: &Value, schema: SchemaNode<'_>, options: &ApplyOptions<'
         let (group, version) = split_api_version(config.api_version());
         format!("{group}/{version}, Kind={}", config.kind())
     };
-    if config.api_version() != options.stamp.api_version {
+    if config.api_version() != options.writer.api_version || config.kind() != options.kind {
         return Err(ApiError::bad_request(format!("invalid object type: {gvk}")));
     }
     if config["metadata"].get("managedFields").is_some_and(|m| !m.is_null()) {

@@ -6,6 +6,7 @@ mod events;
 mod execute;
 pub mod host;
 pub mod ownership;
+mod packed;
 mod patrol;
 pub mod plan;
 pub mod queue;

@@ -1,6 +1,6 @@
 //! The functions that expressions can call, with their types.
 
-use super::types::{CIDR, FORMAT, IP, QUANTITY, SEMVER, Type, URL};
+use super::types::{AUTHORIZER, CIDR, DECISION, FORMAT, GROUP_CHECK, IP, PATH_CHECK, QUANTITY, RESOURCE_CHECK, SEMVER, Type, URL};
 use std::collections::HashMap;
 use std::sync::LazyLock;
 
@@ -66,6 +66,11 @@ impl Tokens<'_> {
             "cidr" => Type::Opaque(CIDR),
             "semver" => Type::Opaque(SEMVER),
             "format" => Type::Opaque(FORMAT),
+            "authorizer" => Type::Opaque(AUTHORIZER),
+            "pathcheck" => Type::Opaque(PATH_CHECK),
+            "groupcheck" => Type::Opaque(GROUP_CHECK),
+            "resourcecheck" => Type::Opaque(RESOURCE_CHECK),
+            "decision" => Type::Opaque(DECISION),
             "A" => Type::Param('A'),
             "B" => Type::Param('B'),
             "list" => Type::list(self.inner()),
@@ -322,4 +327,19 @@ format.uuid - -> format
 format.byte - -> format
 format.date - -> format
 format.datetime - -> format
+.path authorizer string -> pathcheck
+.group authorizer string -> groupcheck
+.serviceAccount authorizer string string -> authorizer
+.resource groupcheck string -> resourcecheck
+.subresource resourcecheck string -> resourcecheck
+.namespace resourcecheck string -> resourcecheck
+.name resourcecheck string -> resourcecheck
+.fieldSelector resourcecheck string -> resourcecheck
+.labelSelector resourcecheck string -> resourcecheck
+.check pathcheck string -> decision
+.check resourcecheck string -> decision
+.errored decision -> bool
+.error decision -> string
+.allowed decision -> bool
+.reason decision -> string
 ";

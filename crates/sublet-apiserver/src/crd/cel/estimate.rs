@@ -48,37 +48,40 @@ impl Range {
 }
 
 /// The most that an expression costs.
-pub(super) fn max_cost<'s>(expr: &Expr, types: &[Type<'s>], root: Option<(SchemaNode<'s>, bool)>, roots: &[&str]) -> u64 {
-    let scope = roots.iter().map(|name| ((*name).into(), Source::of(root), None)).collect();
-    Estimator { types, scope }.expr(expr).cost.max
+pub(super) fn max_cost<'s>(expr: &Expr, types: &[Type<'s>], root: Option<SchemaNode<'s>>, roots: &[&str]) -> u64 {
+    let root = root.map_or(Source::Lost, Source::Schema);
+    let scope = roots.iter().map(|name| ((*name).into(), root, None)).collect();
+    Estimator { types, root, scope }.expr(expr).cost.max
 }
 
 /// Where a value comes from, as far as its size can be read from a schema.
 #[derive(Clone, Copy, Debug)]
 enum Source<'s> {
-    Unknown,
+    /// Made by the expression itself.
+    Made,
     Schema(SchemaNode<'s>),
+    /// Taken from the object, but out of the sight of the schema.
+    Lost,
     /// The key of a map.
     Key,
 }
 
 impl<'s> Source<'s> {
-    fn of(root: Option<(SchemaNode<'s>, bool)>) -> Self {
-        root.map_or(Self::Unknown, |(node, _)| Self::Schema(node))
-    }
-
     fn size(self) -> Option<Range> {
         match self {
-            Self::Unknown => None,
+            Self::Made | Self::Lost => None,
             Self::Key => Some(Range::ZERO),
             Self::Schema(node) => Some(Range { min: 0, max: elements_max(node) }),
         }
     }
 
-    fn below(self, child: impl Fn(SchemaNode<'s>) -> Option<SchemaNode<'s>>) -> Self {
+    /// What is taken from a value. Of a value that the expression made, upstream forgets where it comes
+    /// from and judges its parts like the root.
+    fn below(self, root: Self, child: impl Fn(SchemaNode<'s>) -> Option<SchemaNode<'s>>) -> Self {
         match self {
-            Self::Schema(node) => child(node).map_or(Self::Unknown, Self::Schema),
-            _ => Self::Unknown,
+            Self::Made => root,
+            Self::Schema(node) => child(node).map_or(Self::Lost, Self::Schema),
+            Self::Lost | Self::Key => Self::Lost,
         }
     }
 }
@@ -94,11 +97,12 @@ struct Estimate<'s> {
 
 struct Estimator<'a, 's> {
     types: &'a [Type<'s>],
+    root: Source<'s>,
     scope: Vec<(Arc<str>, Source<'s>, Option<Range>)>,
 }
 
 fn costs<'s>(cost: Range) -> Estimate<'s> {
-    Estimate { cost, size: None, source: Source::Unknown, items: None }
+    Estimate { cost, size: None, source: Source::Made, items: None }
 }
 
 impl<'s> Estimator<'_, 's> {
@@ -107,7 +111,7 @@ impl<'s> Estimator<'_, 's> {
             Kind::Literal(literal) => Estimate { size: Some(Range::exactly(literal_size(literal))), ..costs(Range::ZERO) },
             Kind::Ident(name) => {
                 let found = self.scope.iter().rev().find(|(n, ..)| n == name);
-                let (source, size) = found.map_or((Source::Unknown, None), |(_, source, size)| (*source, *size));
+                let (source, size) = found.map_or((self.root, None), |(_, source, size)| (*source, *size));
                 Estimate { source, size: source.size().or(size), ..costs(Range::exactly(1)) }
             }
             Kind::Has(select) => costs(self.expr(&select.operand).cost),
@@ -115,7 +119,7 @@ impl<'s> Estimator<'_, 's> {
                 let operand = self.expr(&select.operand);
                 let is_access = matches!(self.types[select.operand.id], Type::Map(..) | Type::Object(_) | Type::Param(_));
                 let name = super::types::unescape(&select.field).unwrap_or_default();
-                let source = operand.source.below(|node| node.property(&name));
+                let source = operand.source.below(self.root, |node| node.property(&name));
                 let cost = operand.cost.add(Range::exactly(u64::from(is_access)));
                 Estimate { source, size: source.size(), ..costs(cost) }
             }
@@ -173,7 +177,7 @@ impl<'s> Estimator<'_, 's> {
                 return Estimate { size: Some(sizes[1].union(sizes[2])), ..costs(cost) };
             }
             "_[_]" | "_[?_]" => {
-                let source = parts[0].0.source.below(|node| node.items().or_else(|| node.additional()));
+                let source = parts[0].0.source.below(self.root, |node| node.items().or_else(|| node.additional()));
                 let size = source.size().or(parts[0].0.items);
                 return Estimate { source, size, ..costs(sum.add(Range::exactly(1))) };
             }
@@ -187,12 +191,14 @@ impl<'s> Estimator<'_, 's> {
         let range = self.expr(&found.range);
         let count = self.size(&range, &found.range);
         let is_list = matches!(self.types[found.range.id], Type::List(_));
-        let element = if is_list { range.source.below(SchemaNode::items) } else { range.source.below(|n| n.additional()) };
+        let child = if is_list { SchemaNode::items } else { SchemaNode::additional };
+        let element = range.source.below(self.root, child);
         let length = self.scope.len();
         let first = match (is_list, found.var2.is_some()) {
             (true, false) => (element, range.items),
-            (true, true) => (Source::Unknown, Some(Range::exactly(1))),
-            (false, _) => (if matches!(range.source, Source::Unknown) { Source::Unknown } else { Source::Key }, None),
+            (true, true) => (Source::Lost, Some(Range::exactly(1))),
+            (false, _) if matches!(range.source, Source::Made) => (self.root, None),
+            (false, _) => (if matches!(element, Source::Schema(_)) { Source::Key } else { Source::Lost }, None),
         };
         self.scope.push((found.var.clone(), first.0, first.1));
         if let Some(var2) = &found.var2 {
@@ -243,6 +249,7 @@ fn function_cost<'s>(
     let regex = |text: Range, pattern: Range| text.add(one).scaled(0.1).times(pattern.scaled(0.25));
     match function {
         "dyn" => (one, sizes.first().copied()),
+        "check" => (Range::exactly(350_000), None),
         "startsWith" | "endsWith" => (size(1).scaled(0.1), None),
         "@in" if !matches!(types.get(1), Some(Type::Map(..))) => (size(1), None),
         "matches" => (regex(size(0), size(1)), None),
@@ -314,7 +321,7 @@ fn walk(size: Range, types: &[&Type<'_>], parts: &[(Estimate<'_>, &Expr)]) -> Ra
 
 fn item_size(parts: &[(Estimate<'_>, &Expr)]) -> Range {
     let Some((list, _)) = parts.first() else { return Range::UNKNOWN };
-    list.source.below(SchemaNode::items).size().or(list.items).unwrap_or(Range::UNKNOWN)
+    list.source.below(Source::Lost, SchemaNode::items).size().or(list.items).unwrap_or(Range::UNKNOWN)
 }
 
 fn joined(sizes: &[Range], parts: &[(Estimate<'_>, &Expr)]) -> (Range, Option<Range>) {

@@ -18,8 +18,8 @@ mod value;
 
 pub(in crate::crd) use estimate::size_min;
 pub use eval::EvalError;
-pub use types::{Type, declare, declare_at};
-pub use value::{Val, of_json};
+pub use types::{AUTHORIZER, DECISION, GROUP_CHECK, PATH_CHECK, RESOURCE_CHECK, Type, declare, declare_at};
+pub use value::{Extension, Opaque, Val, of_json};
 
 use ast::{Expr, Kind};
 use eval::Evaluator;
@@ -49,7 +49,7 @@ pub fn compile<'s>(text: &str, variables: &[(&str, Type<'s>)], root: Option<Sche
     let (expr, nodes) = parser::parse(text).map_err(|issue| issue::show_all(&[issue], text))?;
     let checked = check::check(&expr, nodes, variables).map_err(|issues| issue::show_all(&issues, text))?;
     let names: Vec<&str> = variables.iter().map(|(name, _)| *name).collect();
-    let cost_max = estimate::max_cost(&expr, &checked.types, root.map(|node| (node, false)), &names);
+    let cost_max = estimate::max_cost(&expr, &checked.types, root, &names);
     Ok(Compiled { program: Program { expr }, result: checked.result, cost_max })
 }
 

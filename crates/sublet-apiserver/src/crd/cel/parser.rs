@@ -8,6 +8,10 @@ use std::sync::Arc;
 /// Expressions nested deeper are refused.
 const DEPTH_MAX: usize = 100;
 
+/// What an expression can begin with, in the words of upstream's parser.
+const EXPRESSION_START: &str =
+    "{'[', '{', '(', '.', '-', '!', 'true', 'false', 'null', NUM_FLOAT, NUM_INT, NUM_UINT, STRING, BYTES, IDENTIFIER}";
+
 /// Words that cannot name a variable.
 const RESERVED: [&str; 20] = [
     "as",
@@ -93,7 +97,9 @@ impl Parser {
             Token::Bytes(_) => "b\"\"".to_string(),
             Token::Punct(p) => (*p).to_string(),
         };
-        Issue::syntax(format!("mismatched input '{found}' expecting {wanted}"), self.at())
+        let is_last = matches!(self.tokens.get(self.next + 1), Some((Token::End, _)));
+        let what = if wanted == "<EOF>" && is_last { "extraneous" } else { "mismatched" };
+        Issue::syntax(format!("{what} input '{found}' expecting {wanted}"), self.at())
     }
 
     fn node(&mut self, at: usize, kind: Kind) -> Expr {
@@ -275,7 +281,7 @@ impl Parser {
             Token::IntMin => Err(Issue::syntax("invalid int literal".into(), at)),
             Token::Punct(_) | Token::End => {
                 self.next = self.tokens.iter().position(|(_, place)| *place == at).unwrap_or(self.next);
-                Err(self.unexpected("an expression"))
+                Err(self.unexpected(EXPRESSION_START))
             }
         }
     }

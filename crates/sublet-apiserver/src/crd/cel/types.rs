@@ -33,6 +33,11 @@ pub(super) const IP: &str = "net.IP";
 pub(super) const CIDR: &str = "net.CIDR";
 pub(super) const SEMVER: &str = "kubernetes.Semver";
 pub(super) const FORMAT: &str = "kubernetes.NamedFormat";
+pub const AUTHORIZER: &str = "kubernetes.authorization.Authorizer";
+pub const PATH_CHECK: &str = "kubernetes.authorization.PathCheck";
+pub const GROUP_CHECK: &str = "kubernetes.authorization.GroupCheck";
+pub const RESOURCE_CHECK: &str = "kubernetes.authorization.ResourceCheck";
+pub const DECISION: &str = "kubernetes.authorization.Decision";
 
 /// An object with known fields.
 #[derive(Clone, Copy, Debug)]

@@ -66,6 +66,22 @@ pub enum Opaque {
     Cidr(IpAddr, u8),
     Semver(Rc<Semver>),
     Format(&'static str),
+    Extension(Rc<dyn Extension>),
+}
+
+/// A value that somebody outside of the language brings along, such as the authorizer of admission.
+pub trait Extension: std::fmt::Debug {
+    /// The name of one of the opaque types that functions are declared for.
+    fn type_name(&self) -> &'static str;
+
+    /// A call with this value as target; `None` when there is no such function.
+    fn call<'v>(&self, function: &str, args: &[Val<'v>]) -> Option<Result<Val<'v>, String>>;
+}
+
+impl PartialEq for dyn Extension {
+    fn eq(&self, other: &Self) -> bool {
+        std::ptr::addr_eq(self, other)
+    }
 }
 
 #[derive(Clone, Debug, PartialEq)]
@@ -275,6 +291,7 @@ impl<'v> Val<'v> {
                 Opaque::Cidr(..) => CIDR,
                 Opaque::Semver(_) => SEMVER,
                 Opaque::Format(_) => FORMAT,
+                Opaque::Extension(extension) => extension.type_name(),
             },
         }
     }

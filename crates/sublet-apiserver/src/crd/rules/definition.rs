@@ -2,9 +2,9 @@
 
 use super::super::cel::{self, Compiled, Type};
 use super::variables;
-use serde_json::{Map, Value, json};
+use serde_json::{Map, Value};
 use sublet_machinery::schema::CelRule;
-use sublet_machinery::{FieldError, FieldPath, ListType, SchemaNode, ValueType, structural};
+use sublet_machinery::{FieldError, FieldErrorKind, FieldPath, ListType, SchemaNode, ValueType, structural};
 
 /// Costs of one rule, over all values that it can apply to.
 const RULE_COST_MAX: u64 = 10_000_000;
@@ -67,24 +67,22 @@ impl Checker {
         }
         let Some(variables) = variables(node, rule, place.is_root || node.embedded_resource) else {
             let detail = "failed to construct type information for x-kubernetes-validations rules: unable to convert structural schema to CEL declarations";
-            self.errors.push(FieldError::new(sublet_machinery::FieldErrorKind::Internal, path, None, format!("internal error: {detail}")));
+            self.errors.push(FieldError::new(FieldErrorKind::Internal, path, None, format!("internal error: {detail}")));
             return;
         };
         let rule_path = path.child("rule");
         let compiled = match compile(&rule.rule, &variables, node, "compilation failed: ") {
-            Ok(compiled) if !matches!(compiled.result, Type::Bool | Type::Dyn) => {
-                self.errors.push(FieldError::invalid(&rule_path, shown(rule), "cel expression must evaluate to a bool"));
-                return;
-            }
-            Ok(compiled) => compiled,
-            Err(error) => {
-                self.errors.push(FieldError::invalid(&rule_path, shown(rule), error));
-                return;
-            }
+            Ok(compiled) if !matches!(compiled.result, Type::Bool | Type::Dyn) => Err("cel expression must evaluate to a bool".into()),
+            result => result,
         };
-        self.observe(compiled.cost_max, node, &rule_path, place, "estimated rule cost");
-        self.message(rule, &variables, node, path);
-        if compiled.program.uses("oldSelf") {
+        match &compiled {
+            Ok(compiled) => {
+                self.observe(compiled.cost_max, node, &rule_path, place, "estimated rule cost");
+                self.message(rule, &variables, node, path);
+            }
+            Err(error) => self.errors.push(wrong(&rule_path, rule, error)),
+        }
+        if compiled.is_ok_and(|c| c.program.uses("oldSelf")) {
             if let Some(at) = &place.no_old {
                 let detail = format!("oldSelf cannot be used on the uncorrelatable portion of the schema within {at}");
                 self.errors.push(FieldError::invalid(&rule_path, rule.rule.as_str(), detail));
@@ -102,11 +100,11 @@ impl Checker {
         let path = path.child("messageExpression");
         match compile(&rule.message_expression, variables, node, "messageExpression compilation failed: ") {
             Ok(compiled) if !matches!(compiled.result, Type::String | Type::Dyn) => {
-                self.errors.push(FieldError::invalid(&path, shown(rule), "messageExpression must evaluate to a string"));
+                self.errors.push(wrong(&path, rule, "messageExpression must evaluate to a string"));
             }
             // A message is made for one value at a time.
             Ok(compiled) => self.charge(compiled.cost_max, &path, "estimated messageExpression cost"),
-            Err(error) => self.errors.push(FieldError::invalid(&path, shown(rule), error)),
+            Err(error) => self.errors.push(wrong(&path, rule, &error)),
         }
     }
 
@@ -167,8 +165,20 @@ fn exceeded(name: &str, cost: u64, cost_max: u64) -> String {
     )
 }
 
-/// The rule as upstream shows it: its internal form, in which members have Go's names.
-fn shown(rule: &CelRule) -> Value {
-    json!({"Rule": rule.rule, "Message": rule.message, "MessageExpression": rule.message_expression, "Reason": rule.reason,
-        "FieldPath": rule.field_path, "OptionalOldSelf": rule.optional_old_self})
+/// The error shows the rule in upstream's internal form, in which members have Go's names and order.
+fn wrong(path: &FieldPath, rule: &CelRule, detail: &str) -> FieldError {
+    let text = |text: &str| {
+        let quoted = Value::from(text).to_string();
+        quoted.replace('<', "\\u003c").replace('>', "\\u003e").replace('&', "\\u0026")
+    };
+    let reason = if rule.reason.is_empty() { "null".into() } else { text(&rule.reason) };
+    let shown = format!(
+        r#"{{"Rule":{},"Message":{},"MessageExpression":{},"Reason":{reason},"FieldPath":{},"OptionalOldSelf":{}}}"#,
+        text(&rule.rule),
+        text(&rule.message),
+        text(&rule.message_expression),
+        text(&rule.field_path),
+        Value::from(rule.optional_old_self),
+    );
+    FieldError::new(FieldErrorKind::Invalid, path, None, format!("{shown}: {detail}"))
 }

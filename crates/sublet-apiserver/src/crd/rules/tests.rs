@@ -5,7 +5,7 @@ use sublet_machinery::structural::build;
 fn check(schema: Value, object: Value, old: Option<Value>, expected: &[&str]) {
     let schema = build(Some(&schema), false, "x.v1.Foo");
     let rules = Rules::compile(schema.node()).expect("there are rules");
-    let texts: Vec<String> = rules.validate(schema.node(), &object, old.as_ref()).iter().map(ToString::to_string).collect();
+    let texts: Vec<String> = rules.validate(schema.node(), &object, old.as_ref()).errors.iter().map(ToString::to_string).collect();
     assert_eq!(texts, expected, "{object}");
 }
 

@@ -1,14 +1,30 @@
 //! Daemon sets.
 
 use super::super::edit::{ensure, fill, fill_zero};
+use super::super::field::{Errors, Field};
 use super::super::pod::defaults::default_template;
+use super::super::pod::validate::validate_template;
+use super::super::pod::warnings;
 use super::super::status::{keep_spec, zero_counters};
 use super::super::{Strategy, keep_status};
+use super::rules;
 use serde_json::{Value, json};
-use sublet_machinery::ObjectExt;
+use sublet_machinery::{FieldError, ObjectExt};
 
-pub(crate) const DAEMON_SET: Strategy =
-    Strategy { default, prepare_create, prepare_update, prepare_status_update: keep_spec, generation: true, ..Strategy::PLAIN };
+pub(crate) const DAEMON_SET: Strategy = Strategy {
+    default,
+    prepare_create,
+    prepare_update,
+    prepare_status_update: keep_spec,
+    validate,
+    validate_update: |new, old| {
+        Errors::of(|errors| errors.immutable(&Field::root(new).at("spec").at("selector"), &old["spec"]["selector"]))
+    },
+    validate_status_update,
+    warnings: |set| warnings::of_template(&Field::root(set).at("spec").at("template")),
+    generation: true,
+    ..Strategy::PLAIN
+};
 
 const COUNTERS: [&str; 4] = ["currentNumberScheduled", "desiredNumberScheduled", "numberMisscheduled", "numberReady"];
 
@@ -48,6 +64,71 @@ fn template_generation(set: &Value) -> i64 {
 fn set_template_generation(set: &mut Value, generation: i64) {
     set.metadata_mut();
     set.set_annotation(TEMPLATE_GENERATION, &generation.to_string());
+}
+
+fn validate(set: &Value) -> Vec<FieldError> {
+    let spec = Field::root(set).at("spec");
+    let (selector, template) = (spec.at("selector"), spec.at("template"));
+    Errors::of(|errors| {
+        errors.label_selector(&selector);
+        if let Some(selected) = rules::read_selector(&selector) {
+            let nothing = serde_json::Map::new();
+            let labels = template.at("metadata").at("labels");
+            if !selected.matches(labels.value.as_object().unwrap_or(&nothing)) {
+                errors.add(labels.invalid("`selector` does not match template `labels`"));
+            }
+        }
+        if selector.is_set() && rules::is_empty(&selector) {
+            errors.add(selector.invalid("empty selector is invalid for daemonset"));
+        }
+        validate_template(&template, errors);
+        rules::validate_lasting(&template, "DaemonSet", errors);
+        rules::validate_counts(&spec, &["minReadySeconds"], errors);
+        validate_update_strategy(&spec.at("updateStrategy"), errors);
+        rules::validate_counts(&spec, &["revisionHistoryLimit"], errors);
+    })
+}
+
+fn validate_update_strategy(strategy: &Field<'_>, errors: &mut Errors) {
+    let rolling = strategy.at("rollingUpdate");
+    match strategy.at("type").text() {
+        "OnDelete" => {}
+        "RollingUpdate" if !rolling.is_set() => errors.add(rolling.required("")),
+        "RollingUpdate" => {
+            let (unavailable, surge) = (rolling.at("maxUnavailable"), rolling.at("maxSurge"));
+            for field in [&unavailable, &surge] {
+                rules::validate_int_or_percent(field, errors);
+            }
+            for field in [&unavailable, &surge] {
+                rules::validate_at_most_whole(field, errors);
+            }
+            match (rules::int_or_percent(&unavailable) != 0, rules::int_or_percent(&surge) != 0) {
+                (true, true) => errors.add(surge.invalid("may not be set when maxUnavailable is non-zero")),
+                (false, false) => errors.add(unavailable.required("cannot be 0 when maxSurge is 0")),
+                _ => {}
+            }
+        }
+        _ => errors.add(strategy.unsupported(&["RollingUpdate", "OnDelete"])),
+    }
+}
+
+fn validate_status_update(new: &Value, old: &Value) -> Vec<FieldError> {
+    let status = Field::root(new).at("status");
+    Errors::of(|errors| {
+        let counts = [
+            "currentNumberScheduled",
+            "numberMisscheduled",
+            "desiredNumberScheduled",
+            "numberReady",
+            "observedGeneration",
+            "updatedNumberScheduled",
+            "numberAvailable",
+            "numberUnavailable",
+            "collisionCount",
+        ];
+        rules::validate_counts(&status, &counts, errors);
+        rules::validate_collisions(&status, &old["status"], errors);
+    })
 }
 
 #[cfg(test)]

@@ -4,15 +4,21 @@ use super::super::edit::{ensure, fill, is_zero, items};
 use super::super::quantities::round_up_list;
 use super::super::status::{empty_status, keep_spec};
 use super::super::{Strategy, keep_status};
+use super::limits;
 use serde_json::Value;
 
-pub(crate) const LIMIT_RANGE: Strategy = Strategy { default: default_limit_range, create_on_update: true, ..Strategy::PLAIN };
+pub(crate) const LIMIT_RANGE: Strategy =
+    Strategy { default: default_limit_range, validate: limits::validate_limit_range, create_on_update: true, ..Strategy::PLAIN };
 
 pub(crate) const RESOURCE_QUOTA: Strategy = Strategy {
     default: default_quota,
     prepare_create: empty_status,
     prepare_update: keep_status,
     prepare_status_update: keep_spec,
+    validate: limits::validate_quota,
+    validate_update: limits::validate_quota_update,
+    validate_status_update: limits::validate_quota_status,
+    warnings: limits::quota_warnings,
     ..Strategy::PLAIN
 };
 

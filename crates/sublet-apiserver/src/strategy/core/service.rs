@@ -1,16 +1,23 @@
 //! Services. Cluster IPs, families and node ports are given out by the allocator, not here.
 
 use super::super::edit::{ensure, fill, fill_zero, is_zero, items, remove};
+use super::super::field::Field;
 use super::super::status::keep_spec;
 use super::super::{NameRule, Strategy, keep_status};
+use super::service_rules;
 use serde_json::{Value, json};
+use sublet_machinery::{ObjectExt, names};
 
 pub(crate) const SERVICE: Strategy = Strategy {
     default,
     prepare_create,
     prepare_update,
     prepare_status_update: keep_spec,
+    validate: service_rules::validate,
+    validate_update: service_rules::validate_update,
+    validate_status_update: service_rules::validate_status_update,
     fields,
+    warnings,
     name_rule: NameRule::DnsLabel,
     create_on_update: true,
     ..Strategy::PLAIN
@@ -164,12 +171,12 @@ fn is_balancer(spec: &Value) -> bool {
     spec["type"] == "LoadBalancer"
 }
 
-fn needs_health_port(spec: &Value) -> bool {
+pub(super) fn needs_health_port(spec: &Value) -> bool {
     is_balancer(spec) && spec["externalTrafficPolicy"] == "Local"
 }
 
 /// Reachable from outside the cluster.
-fn is_external(spec: &Value) -> bool {
+pub(super) fn is_external(spec: &Value) -> bool {
     needs_node_ports(spec) || (spec["type"] == "ClusterIP" && !is_zero(&spec["externalIPs"]))
 }
 
@@ -179,6 +186,50 @@ fn same(a: &Value, b: &Value) -> bool {
 
 fn node_ports(spec: &Value) -> Vec<i64> {
     spec["ports"].as_array().into_iter().flatten().filter_map(|p| p["nodePort"].as_i64()).filter(|n| *n != 0).collect()
+}
+
+fn warnings(service: &Value) -> Vec<String> {
+    const HINTS: &str = "service.kubernetes.io/topology-aware-hints";
+    let spec = Field::root(service).at("spec");
+    let mut warnings = Vec::new();
+    let external_ips = spec.at("externalIPs");
+    let headless = spec.at("type").text() == "ClusterIP" && spec.at("clusterIP").text() == "None";
+    let external_name = spec.at("type").text() == "ExternalName";
+    if service.annotation(HINTS).is_some() {
+        warnings.push(format!("annotation {HINTS} is deprecated, please use service.kubernetes.io/topology-mode instead"));
+    }
+    for ip in spec.at("clusterIPs").items().filter(|ip| ip.text() != "None") {
+        warnings.extend(names::ip_warnings(&ip.path, ip.text()));
+    }
+    if headless {
+        let ignored = [
+            ("loadBalancerIP", !spec.at("loadBalancerIP").is_zero()),
+            ("externalIPs", !external_ips.is_zero()),
+            ("SessionAffinity", spec.at("sessionAffinity").text() != "None"),
+        ];
+        warnings.extend(ignored.iter().filter(|(_, set)| *set).map(|(key, _)| format!("spec.{key} is ignored for headless services")));
+    }
+    external_ips.items().for_each(|ip| warnings.extend(names::ip_warnings(&ip.path, ip.text())));
+    if !external_ips.is_zero() && !headless && !external_name {
+        warnings.push("spec.externalIPs is deprecated and may no longer be implemented in some clusters".into());
+    }
+    let balancer = spec.at("loadBalancerIP");
+    if !balancer.is_zero() {
+        warnings.extend(names::ip_warnings(&balancer.path, balancer.text()));
+    }
+    for range in spec.at("loadBalancerSourceRanges").items() {
+        warnings.extend(names::cidr_warnings(&range.path, range.text()));
+    }
+    if external_name && !external_ips.is_zero() {
+        warnings.push("spec.externalIPs is ignored when spec.type is \"ExternalName\"".into());
+    }
+    if !external_name && !spec.at("externalName").is_zero() {
+        warnings.push("spec.externalName is ignored when spec.type is not \"ExternalName\"".into());
+    }
+    if spec.at("trafficDistribution").text() == "PreferClose" {
+        warnings.push("spec.trafficDistribution: \"PreferClose\" is deprecated; use \"PreferSameZone\"".into());
+    }
+    warnings
 }
 
 fn fields(service: &Value) -> Vec<(&'static str, String)> {

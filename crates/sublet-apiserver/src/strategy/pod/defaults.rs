@@ -187,6 +187,18 @@ fn default_http_get(get: &mut Value) {
 
 /// `podIP` and `podIPs` say the same; the single one wins, as old kubelets know only that.
 fn default_status(status: &mut Value) {
+    for list in ["containerStatuses", "initContainerStatuses", "ephemeralContainerStatuses"] {
+        for container in items(status, list) {
+            for state in ["state", "lastState"] {
+                let state = ensure(container, state);
+                for (kind, times) in [("running", &["startedAt"][..]), ("terminated", &["startedAt", "finishedAt"])] {
+                    if let Some(kind) = child(state, kind) {
+                        times.iter().for_each(|time| fill(kind, time, Value::Null));
+                    }
+                }
+            }
+        }
+    }
     let first = status["podIPs"][0]["ip"].as_str().unwrap_or_default().to_string();
     let single = status["podIP"].as_str().unwrap_or_default().to_string();
     match (single.is_empty(), first.is_empty()) {

@@ -23,6 +23,9 @@ pub(super) fn call<'v>(function: &str, is_member: bool, args: &[Val<'v>]) -> Eva
     if let Some(result) = optional(function, args) {
         return result;
     }
+    if let (true, Some((Val::Opaque(Opaque::Extension(extension)), rest))) = (is_member, args.split_first()) {
+        return extension.call(function, rest).unwrap_or_else(|| Err("no such overload".into())).map_err(Into::into);
+    }
     strings::call(function, is_member, args)
         .or_else(|| lists::call(function, is_member, args))
         .or_else(|| convert::call(function, is_member, args))
