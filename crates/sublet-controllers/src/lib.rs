@@ -9,6 +9,7 @@
 
 mod cluster_role_aggregation;
 mod cronjob;
+mod daemonset;
 mod deployment;
 mod disruption;
 mod endpoints;
@@ -52,6 +53,7 @@ const ALL: &[(&str, Make)] = &[
     ("job", |_| job::controller()),
     ("job-orphaned-pods", |_| job::orphaned_pods()),
     ("cronjob", |_| cronjob::controller()),
+    ("daemonset", |_| daemonset::controller()),
     ("statefulset", |_| statefulset::controller()),
     ("endpoints", |_| endpoints::endpoints()),
     ("endpointslice", |_| endpoints::endpoint_slices()),

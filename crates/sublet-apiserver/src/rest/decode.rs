@@ -2,7 +2,8 @@
 
 use super::ResourceRequest;
 use super::options::{FieldValidation, field_validation};
-use crate::http::negotiate::content_type;
+use crate::http::negotiate::{PROTOBUF, content_type};
+use crate::protobuf;
 use crate::registry::Resource;
 use serde_json::{Value, json};
 use std::borrow::Cow;
@@ -17,8 +18,33 @@ fn json_text<'a>(request: &'a ResourceRequest<'_>, media_type: &str) -> Result<(
             let document = structural::yaml_to_json(&request.body).map_err(ApiError::bad_request)?;
             Ok((Cow::Owned(document.json), document.duplicates))
         }
-        other => Err(unsupported(other)),
+        PROTOBUF if speaks_protobuf(request) => {
+            let object = protobuf::decode(&request.body, Some((&request.resource.api_version(), &request.resource.kind)));
+            let object = object.map_err(|e| unreadable_protobuf(&request.resource, &request.body, &e))?;
+            Ok((Cow::Owned(serde_json::to_vec(&object).expect("a Value is always writable")), Vec::new()))
+        }
+        _ => Err(unsupported(request)),
     }
+}
+
+/// Custom resources have no messages; their Scale and the options of a delete have.
+fn speaks_protobuf(request: &ResourceRequest<'_>) -> bool {
+    request.resource.custom.is_none() || request.info.subresource == "scale" || request.info.verb.starts_with("delete")
+}
+
+fn unreadable_protobuf(resource: &Resource, body: &[u8], error: &protobuf::ProtobufError) -> ApiError {
+    const SUMMARY_BYTES_MAX: usize = 30;
+    if let Some((version, kind)) = &error.of {
+        let version = version.rsplit('/').next().unwrap_or_default();
+        return ApiError::bad_request(format!("{kind} in version {version:?} cannot be handled as a {}: {error}", resource.kind));
+    }
+    let mut summary: String = body.iter().take(SUMMARY_BYTES_MAX).map(|byte| format!("{byte:02x}")).collect();
+    match body.len() {
+        0 => summary.push_str("<empty>"),
+        length if length > SUMMARY_BYTES_MAX => summary.push_str(" ..."),
+        _ => {}
+    }
+    ApiError::bad_request(format!("the object provided is unrecognized (must be of type {}): {error} ({summary})", resource.kind))
 }
 
 /// Any JSON or YAML body, without a schema.
@@ -32,9 +58,10 @@ pub fn parse_patch(request: &ResourceRequest<'_>) -> Result<Decoded, ApiError> {
     structural::decode(&request.body).map_err(|e| ApiError::bad_request(format!("error decoding patch: {e}")))
 }
 
-pub fn unsupported(media_type: &str) -> ApiError {
+pub fn unsupported(request: &ResourceRequest<'_>) -> ApiError {
+    let protobuf = if speaks_protobuf(request) { ", application/vnd.kubernetes.protobuf" } else { "" };
     ApiError::unsupported_media_type(format!(
-        "the body of the request was in an unknown format - accepted media types include: application/json, application/yaml (got {media_type})"
+        "the body of the request was in an unknown format - accepted media types include: application/json, application/yaml{protobuf}"
     ))
 }
 
@@ -227,6 +254,6 @@ pub fn parse_body_as_patch_or_object(request: &ResourceRequest<'_>) -> Result<Sc
         "application/json-patch+json" => json().map(ScaleBody::Json),
         "application/merge-patch+json" | "application/strategic-merge-patch+json" => json().map(ScaleBody::Merge),
         "application/apply-patch+yaml" => parse_body(request).map(ScaleBody::Apply),
-        other => Err(unsupported(other)),
+        _ => Err(unsupported(request)),
     }
 }

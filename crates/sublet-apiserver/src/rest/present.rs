@@ -3,8 +3,9 @@
 use super::ResourceRequest;
 use super::convert::{entry_json, from_storage, is_stored_form};
 use super::list::Page;
-use crate::http::negotiate::Form;
+use crate::http::negotiate::{Encoding, Form};
 use crate::http::{HttpResponse, respond};
+use crate::protobuf::{self, ListEncoder, ProtobufError};
 use crate::registry::Resource;
 use crate::server::Server;
 use crate::store::entry::Entry;
@@ -18,7 +19,12 @@ use sublet_machinery::{ApiError, ObjectExt};
 impl Server {
     pub(crate) fn present_entry(&self, request: &ResourceRequest<'_>, status: StatusCode, entry: &Entry) -> Result<HttpResponse, ApiError> {
         if request.accepted.form == Form::Whole {
-            return Ok(respond::json(status, request.accepted, entry_json(&request.resource, entry)));
+            let json = entry_json(&request.resource, entry);
+            if request.accepted.encoding == Encoding::Protobuf {
+                let resource = &request.resource;
+                return Ok(respond::protobuf(status, protobuf::encode_json(&resource.api_version(), &resource.kind, &json)));
+            }
+            return Ok(respond::json(status, request.accepted, json));
         }
         let mut object = entry.value();
         from_storage(&request.resource, &mut object);
@@ -52,6 +58,9 @@ impl Server {
             metadata["remainingItemCount"] = json!(remaining);
         }
         let resource = &request.resource;
+        if request.accepted.form == Form::Whole && request.accepted.encoding == Encoding::Protobuf {
+            return Ok(respond::protobuf(StatusCode::OK, protobuf_list(resource, &metadata, &page)));
+        }
         if request.accepted.form == Form::Whole {
             let body = list_body(resource, &resource.list_kind, &resource.api_version(), &metadata, &page);
             return Ok(respond::json(StatusCode::OK, request.accepted, body));
@@ -107,4 +116,14 @@ fn list_body(resource: &Resource, list_kind: &str, api_version: &str, metadata: 
         if typed { (b"{".as_slice(), entry.body_without_type()) } else { (b"".as_slice(), entry.json.clone()) }
     });
     join_items(head.as_bytes(), items, b"]}\n", capacity)
+}
+
+/// Each item is written from its stored JSON in one pass.
+fn protobuf_list(resource: &Resource, metadata: &Value, page: &Page) -> Result<Bytes, ProtobufError> {
+    let bytes = page.entries.iter().map(|e| e.json.len()).sum();
+    let mut list = ListEncoder::new(&resource.api_version(), &resource.list_kind, metadata, bytes)?;
+    for entry in &page.entries {
+        list.item(&entry_json(resource, entry))?;
+    }
+    Ok(list.finish())
 }

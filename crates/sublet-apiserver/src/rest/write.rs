@@ -6,6 +6,7 @@ use super::selection::fields_of;
 use super::{decode, metadata, options};
 use crate::admission::{Attributes, Operation};
 use crate::auth::authz::escalation::RbacWrite;
+use crate::crd::Verdict;
 use crate::facts::builtin;
 use crate::hooks::Allocation;
 use crate::http::HttpResponse;
@@ -13,7 +14,7 @@ use crate::registry::Resource;
 use crate::server::Server;
 use crate::store::entry::{Encoded, Entry};
 use crate::store::storage_error;
-use crate::strategy::{NameRule, Strategy};
+use crate::strategy::{NameRule, Strategy, distinct};
 use http::StatusCode;
 use serde_json::Value;
 use std::sync::{Arc, LazyLock};
@@ -150,7 +151,7 @@ impl Server {
         let resource = &request.resource;
         let object = attributes.object.as_ref().expect("a create has an object");
         self.check_escalation(request, object, None)?;
-        self.check(resource, object)?;
+        self.check(request, object)?;
         for warning in (resource.strategy.warnings)(object) {
             request.warn(warning);
         }
@@ -303,7 +304,7 @@ impl Server {
         let old = attributes.old.clone().expect("an update has an old object");
         let new = attributes.object.as_ref().expect("an update has a new object");
         self.check_escalation(request, new, Some(&old))?;
-        self.check_update(resource, attributes.subresource, new, &old)?;
+        self.check_update(request, new, &old)?;
         if attributes.subresource.is_empty() {
             for warning in (resource.strategy.warnings)(new) {
                 request.warn(warning);
@@ -356,16 +357,19 @@ impl Server {
     }
 
     /// Everything that must be true of a new object.
-    fn check(&self, resource: &Resource, object: &Value) -> Result<(), ApiError> {
+    fn check(&self, request: &ResourceRequest<'_>, object: &Value) -> Result<(), ApiError> {
+        let resource = &request.resource;
         let mut errors = self.validate_metadata(resource, object);
         errors.extend((resource.strategy.validate)(object));
+        errors.extend((resource.strategy.validate_create)(object));
         if resource.custom.is_some() {
-            errors.extend(crate::crd::validate_create(resource, object));
+            errors.extend(self.heed(request, crate::crd::validate_create(resource, object)));
         }
-        refuse(resource, object.name(), &errors)
+        refuse(resource, object.name(), errors)
     }
 
-    fn check_update(&self, resource: &Resource, subresource: &str, new: &Value, old: &Value) -> Result<(), ApiError> {
+    fn check_update(&self, request: &ResourceRequest<'_>, new: &Value, old: &Value) -> Result<(), ApiError> {
+        let (resource, subresource) = (&request.resource, request.info.subresource.as_str());
         let mut errors = validate_metadata_update(&new["metadata"], &old["metadata"], &FieldPath::new("metadata"));
         let strategy = subresource_strategy(resource, subresource);
         if subresource == "status" {
@@ -376,10 +380,20 @@ impl Server {
         }
         match (&resource.custom, subresource) {
             (None, _) => {}
-            (Some(_), "status") => errors.extend(crate::crd::validate_object_status_update(resource, new, old)),
-            (Some(_), _) => errors.extend(crate::crd::validate_object_update(resource, new, old)),
+            (Some(_), "status") => {
+                errors.extend(self.heed(request, crate::crd::validate_object_status_update(resource, new, old)));
+            }
+            (Some(_), _) => errors.extend(self.heed(request, crate::crd::validate_object_update(resource, new, old))),
         }
-        refuse(resource, new.name(), &errors)
+        refuse(resource, new.name(), errors)
+    }
+
+    /// Passes the warnings of a verdict on and returns its errors.
+    fn heed(&self, request: &ResourceRequest<'_>, verdict: Verdict) -> Vec<FieldError> {
+        for warning in verdict.warnings {
+            request.warn(warning);
+        }
+        verdict.errors
     }
 
     /// Nobody grants what they do not have.
@@ -490,8 +504,8 @@ pub(crate) fn reset_fields(resource: &Resource, subresource: &str) -> &'static F
     }
 }
 
-fn refuse(resource: &Resource, name: &str, errors: &[FieldError]) -> Result<(), ApiError> {
-    if errors.is_empty() { Ok(()) } else { Err(ApiError::invalid(&resource.group, &resource.kind, name, errors)) }
+fn refuse(resource: &Resource, name: &str, errors: Vec<FieldError>) -> Result<(), ApiError> {
+    if errors.is_empty() { Ok(()) } else { Err(ApiError::invalid(&resource.group, &resource.kind, name, &distinct(errors))) }
 }
 
 fn check_name(request: &ResourceRequest<'_>, object: &mut Value) -> Result<(), ApiError> {

@@ -89,7 +89,11 @@ impl Server {
         let resource = registry.find(&info.group, &info.version, &info.resource).cloned().ok_or_else(ApiError::no_such_path)?;
         let body = body::read(body).await?;
         let connects = CONNECT.contains(&info.subresource.as_str());
-        let mut accepted = if connects { accepted.unwrap_or_default() } else { accepted? };
+        let mut accepted = match accepted {
+            accepted if connects => accepted.unwrap_or_default(),
+            _ if resource.custom.is_some() && info.subresource != "scale" => negotiate::accept_custom(&parts.headers)?,
+            accepted => accepted?,
+        };
         accepted.pretty |= query.bool("pretty");
         let request = ResourceRequest {
             info,

@@ -80,6 +80,12 @@ pub enum NameRule {
     PathSegment,
 }
 
+/// Upstream tells an error once, however often it is found.
+pub fn distinct(errors: Vec<FieldError>) -> Vec<FieldError> {
+    let mut seen = std::collections::BTreeSet::new();
+    errors.into_iter().filter(|error| seen.insert(error.to_string())).collect()
+}
+
 impl Strategy {
     /// No rules beyond metadata.
     pub const PLAIN: Self = Self {

@@ -11,6 +11,7 @@ pub(crate) mod exec;
 pub(crate) mod history;
 pub(crate) mod intstr;
 pub(crate) mod metadata;
+pub(crate) mod node_fit;
 pub(crate) mod pods;
 pub(crate) mod rank;
 pub(crate) mod selector;

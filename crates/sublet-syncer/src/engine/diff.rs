@@ -6,6 +6,7 @@ use serde_json::{Map, Value};
 /// replaced as a whole; null and absent are the same.
 pub fn merge_patch(current: &Value, wanted: &Value) -> Option<Value> {
     match (current, wanted) {
+        (Value::Null, Value::Object(_)) => merge_patch(&Value::Object(Map::new()), wanted),
         (Value::Object(current), Value::Object(wanted)) => {
             let mut patch = Map::new();
             for (key, value) in wanted {
@@ -38,6 +39,7 @@ mod tests {
         check(json!({"a": 1, "b": {"c": 2}}), json!({"a": 1, "b": {"c": 2}}), json!("same"));
         check(json!({"a": 1, "b": {"c": 2}}), json!({"b": {"c": 3, "d": null}}), json!({"a": null, "b": {"c": 3}}));
         check(json!({"l": [1]}), json!({"l": [1, 2]}), json!({"l": [1, 2]}));
-        check(Value::Null, json!({"a": 1}), json!({"a": 1}));
+        check(Value::Null, json!({"a": 1, "b": {"c": null}}), json!({"a": 1}));
+        check(Value::Null, json!({"a": null}), json!("same"));
     }
 }
