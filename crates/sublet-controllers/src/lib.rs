@@ -19,6 +19,7 @@ mod kit;
 mod namespace;
 mod pod_gc;
 mod replicaset;
+mod resource_quota;
 mod root_ca;
 mod service_account;
 mod statefulset;
@@ -58,6 +59,7 @@ const ALL: &[(&str, Make)] = &[
     ("endpoints", |_| endpoints::endpoints()),
     ("endpointslice", |_| endpoints::endpoint_slices()),
     ("endpointslicemirroring", |_| endpoints::endpoint_slice_mirroring()),
+    ("resourcequota", |_| resource_quota::controller()),
     ("disruption", |_| disruption::controller()),
     ("disruption-stale-marks", |_| disruption::stale_marks()),
     ("clusterrole-aggregation", |_| cluster_role_aggregation::controller()),

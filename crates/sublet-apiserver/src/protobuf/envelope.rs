@@ -76,7 +76,7 @@ impl ListEncoder {
         let (item, items_number) = items.ok_or_else(|| ProtobufError::new(format!("{list_kind} is no list")))?;
         let mut out = Vec::with_capacity(bytes + 128);
         let raw = begin(&mut out, api_version, list_kind);
-        write_message(&mut out, id, &json!({"metadata": metadata}))?;
+        write_message(&mut out, id, json!({"metadata": metadata}))?;
         Ok(Self { out, raw, item, items_number })
     }
 

@@ -225,11 +225,14 @@ impl Server {
                 self.store().get(&storage_resource(&request.resource), request.namespace(), name).ok_or_else(|| request.not_found(name))?;
             let mut old = entry.value();
             from_storage(&request.resource, &mut old);
-            let (new, settled) = match change(&old)? {
+            let (mut new, settled) = match change(&old)? {
                 Change::To(new) => (new, false),
                 Change::Applied(new) => (new, true),
             };
-            if !new.resource_version().is_empty() && new.resource_version() != old.resource_version() {
+            if new.resource_version().is_empty() {
+                // An update without conditions is one of whatever is there.
+                new.metadata_mut().insert("resourceVersion".into(), old.resource_version().into());
+            } else if new.resource_version() != old.resource_version() {
                 return Err(ApiError::modified(&request.resource.group, &request.resource.plural, name));
             }
             // When another writer was faster, a change that names its version fails above in the next

@@ -99,8 +99,11 @@ pub(crate) async fn delete(ctx: &Ctx, gvr: &Gvr, target: &Value, options: Delete
 }
 
 /// The answer to a delete shows an object that is gone already: nothing holds it any longer.
+/// A namespace is held by finalizers in its spec.
 fn is_removed(left: &Value) -> bool {
-    left.finalizers().is_empty() && left.i64_at("/metadata/deletionGracePeriodSeconds").unwrap_or(0) == 0
+    left.finalizers().is_empty()
+        && left.array_at("/spec/finalizers").is_empty()
+        && left.i64_at("/metadata/deletionGracePeriodSeconds").unwrap_or(0) == 0
 }
 
 /// An object on its way out that lost what held it is gone with that very write.
@@ -198,5 +201,19 @@ pub(crate) async fn untrack(ctx: &Ctx, pod: &Value, finalizer: &str) -> Result<(
         // A conflict means another pod of that name.
         Err(error) if !error.is_not_found() && !error.is_conflict() => Err(error),
         _ => Ok(()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A terminating namespace was taken for a removed one after its status was written, and its
+    /// deletion never went on.
+    #[test]
+    fn a_namespace_is_there_until_its_spec_lets_it_go() {
+        let held = json!({"metadata": {"deletionTimestamp": "t"}, "spec": {"finalizers": ["kubernetes"]}});
+        assert!(!is_removed(&held));
+        assert!(is_removed(&json!({"metadata": {"deletionTimestamp": "t"}, "spec": {}})));
     }
 }

@@ -22,7 +22,21 @@ pub fn merge_patch(current: &Value, wanted: &Value) -> Option<Value> {
             }
             (!patch.is_empty()).then_some(Value::Object(patch))
         }
-        _ => (current != wanted).then(|| wanted.clone()),
+        _ => (!same(current, wanted)).then(|| wanted.clone()),
+    }
+}
+
+/// Equality in which null and absent are the same, at any depth: one server writes `"lastProbeTime":
+/// null` where another writes nothing.
+pub fn same(a: &Value, b: &Value) -> bool {
+    match (a, b) {
+        (Value::Object(a), Value::Object(b)) => {
+            let null = &Value::Null;
+            a.iter().all(|(key, value)| same(value, b.get(key).unwrap_or(null)))
+                && b.iter().all(|(key, value)| value.is_null() || a.contains_key(key))
+        }
+        (Value::Array(a), Value::Array(b)) => a.len() == b.len() && a.iter().zip(b).all(|(a, b)| same(a, b)),
+        _ => a == b,
     }
 }
 
@@ -41,5 +55,7 @@ mod tests {
         check(json!({"l": [1]}), json!({"l": [1, 2]}), json!({"l": [1, 2]}));
         check(Value::Null, json!({"a": 1, "b": {"c": null}}), json!({"a": 1}));
         check(Value::Null, json!({"a": null}), json!("same"));
+        check(json!({"l": [{"a": 1}]}), json!({"l": [{"a": 1, "b": null}]}), json!("same"));
+        check(json!({"l": [{"a": 1, "b": 2}]}), json!({"l": [{"a": 1, "b": null}]}), json!({"l": [{"a": 1, "b": null}]}));
     }
 }
