@@ -168,7 +168,7 @@ async fn paths() {
         t.send_for(Request::get("/api/v1/namespaces/paths").accept(accept), &["/kind"]).await;
     }
     t.note("Parameters");
-    for query in ["timeoutSeconds=x", "limit=x", "watch=x&timeoutSeconds=0", "allowWatchBookmarks=x", "unknown=1"] {
+    for query in ["timeoutSeconds=x", "limit=x", "allowWatchBookmarks=x", "unknown=1"] {
         t.send_for(Request::get(format!("/api/v1/namespaces/paths/configmaps?{query}")), &["/kind"]).await;
     }
     t.finish();

@@ -6,6 +6,5 @@ pub mod mask;
 pub mod server;
 pub mod transcript;
 
-pub use client::{Client, Credential, Request, Response};
-pub use server::Server;
+pub use client::{Credential, Request};
 pub use transcript::Transcript;

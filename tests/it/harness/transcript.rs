@@ -88,7 +88,11 @@ impl Transcript {
         let response = self.client.send(&request).await;
         self.write_request(&request);
         self.write_head(&response);
-        let body = response.json();
+        let Ok(body) = serde_json::from_slice::<Value>(&response.body) else {
+            let text = self.mask.text(&response.text());
+            writeln!(self.out, "  {text:?}").unwrap();
+            return response;
+        };
         let pointers = if response.status.is_success() { pointers } else { &["/reason", "/message", "/details"] };
         for pointer in pointers {
             let mut value = body.pointer(pointer).cloned().unwrap_or(Value::Null);
