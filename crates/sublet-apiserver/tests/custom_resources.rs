@@ -1,7 +1,7 @@
 //! Definitions and custom resources, judged as a kube-apiserver 1.37 judges them: its answers were
 //! recorded, ours must be the same.
 
-use serde_json::Value;
+use serde_json::{Value, json};
 use sublet_apiserver::crd;
 use sublet_apiserver::registry::Resource;
 use sublet_machinery::structural;
@@ -139,6 +139,52 @@ fn objects_are_judged_as_upstream_judges_them() {
             if warnings != strings(&case["warnings"]) {
                 differences.push(format!("{name}\n  warns    {warnings:?}\n  expected {}", case["warnings"]));
             }
+        }
+    }
+    assert!(differences.is_empty(), "{} differ\n{}", differences.len(), differences.join("\n"));
+}
+
+/// A definition with one rule.
+fn ruled(schema: &Value, rule: Value) -> Value {
+    let mut spec = schema.clone();
+    spec["x-kubernetes-validations"] = json!([rule]);
+    json!({"metadata": {"name": "cels.cel.ex.com"}, "spec": {"group": "cel.ex.com", "scope": "Namespaced",
+        "names": {"plural": "cels", "kind": "Cel"}, "versions": [{"name": "v1", "served": true, "storage": true,
+            "schema": {"openAPIV3Schema": {"type": "object", "properties": {"spec": spec}}}}]}})
+}
+
+#[test]
+fn expressions_have_the_values_they_have_upstream() {
+    let mut differences = Vec::new();
+    let mut cases = golden("expressions").into_iter();
+    let setting = cases.next().expect("the first entry is the setting");
+    for case in cases {
+        // A rule that is always broken tells the value of an expression; other rules speak for themselves.
+        let (expression, rule) = match case["expression"].as_str() {
+            Some(expression) => (expression, json!({"rule": "self.s == 'never'", "messageExpression": expression})),
+            None => (case["rule"].as_str().unwrap_or_default(), json!({"rule": case["rule"]})),
+        };
+        let mut definition = ruled(&setting["schema"], rule);
+        crd::default(&mut definition);
+        crd::prepare(&mut definition, None);
+        let mut errors: Vec<String> = crd::validate(&definition).iter().map(ToString::to_string).collect();
+        errors.sort();
+        let refused = strings(&case["refused"]);
+        if !same(&errors, &refused) {
+            differences.push(format!("{expression}\n  found    {errors:#?}\n  expected {refused:#?}"));
+        }
+        if !errors.is_empty() || !refused.is_empty() {
+            continue;
+        }
+        let object = json!({"apiVersion": "cel.ex.com/v1", "kind": "Cel", "metadata": {"name": "a"}, "spec": setting["object"]});
+        let verdict = crd::validate_create(&row(&definition), &object);
+        let told: Vec<String> = verdict.errors.iter().map(ToString::to_string).collect();
+        let expected = match case["message"].as_str() {
+            Some(message) => vec![format!("spec: {message}")],
+            None => strings(&case["errors"]),
+        };
+        if !same(&told, &expected) {
+            differences.push(format!("{expression}\n  found    {told:?}\n  expected {expected:?}"));
         }
     }
     assert!(differences.is_empty(), "{} differ\n{}", differences.len(), differences.join("\n"));

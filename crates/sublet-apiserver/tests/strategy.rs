@@ -4,8 +4,8 @@
 use serde_json::{Value, json};
 use std::fs;
 use std::path::Path;
-use sublet_apiserver::strategy::{self, Strategy};
-use sublet_machinery::{ApiError, FieldError, ObjectExt};
+use sublet_apiserver::strategy::{self, NameRule, Strategy};
+use sublet_machinery::{ApiError, FieldError, FieldPath, ObjectExt, metadata, names};
 
 #[test]
 fn every_case_ends_as_it_does_upstream() {
@@ -63,7 +63,8 @@ fn compare(document: &Value, case: &Value, answer: Result<(Value, Vec<String>), 
         }
         Ok(_) => Some(format!("accepted, not {}", case["message"])),
         Err((object, errors)) => {
-            let status = ApiError::invalid(document["group"].as_str()?, object.kind(), object.name(), &errors).to_status();
+            let status =
+                ApiError::invalid(document["group"].as_str()?, object.kind(), object.name(), &strategy::distinct(errors)).to_status();
             let (ours, theirs) = (without_diffs(&status["details"]["causes"]), without_diffs(&case["errors"]));
             (ours != theirs).then(|| format!("\n  ours   {ours}\n  theirs {theirs}"))
         }
@@ -103,9 +104,20 @@ fn create(rules: &Strategy, mut object: Value) -> Result<(Value, Vec<String>), (
     if rules.generation {
         object["metadata"]["generation"] = json!(1);
     }
-    let mut errors = (rules.validate)(&object);
+    let mut errors = validate_metadata(rules, &object);
+    errors.extend((rules.validate)(&object));
     errors.extend((rules.validate_create)(&object));
     finish(rules, object, errors)
+}
+
+fn validate_metadata(rules: &Strategy, object: &Value) -> Vec<FieldError> {
+    let name = match rules.name_rule {
+        NameRule::DnsSubdomain => names::name_is_dns_subdomain,
+        NameRule::DnsLabel => names::name_is_dns_label,
+        NameRule::Dns1035Label => names::name_is_dns_1035_label,
+        NameRule::PathSegment => names::name_is_path_segment,
+    };
+    metadata::validate_metadata(&object["metadata"], !object.namespace().is_empty(), name, &FieldPath::new("metadata"))
 }
 
 fn stored(rules: &Strategy, base: Value, status: &Value) -> Value {

@@ -9,6 +9,7 @@
 
 mod cluster_role_aggregation;
 mod cronjob;
+mod daemonset;
 mod deployment;
 mod disruption;
 mod endpoints;
@@ -18,6 +19,7 @@ mod kit;
 mod namespace;
 mod pod_gc;
 mod replicaset;
+mod resource_quota;
 mod root_ca;
 mod service_account;
 mod statefulset;
@@ -52,10 +54,12 @@ const ALL: &[(&str, Make)] = &[
     ("job", |_| job::controller()),
     ("job-orphaned-pods", |_| job::orphaned_pods()),
     ("cronjob", |_| cronjob::controller()),
+    ("daemonset", |_| daemonset::controller()),
     ("statefulset", |_| statefulset::controller()),
     ("endpoints", |_| endpoints::endpoints()),
     ("endpointslice", |_| endpoints::endpoint_slices()),
     ("endpointslicemirroring", |_| endpoints::endpoint_slice_mirroring()),
+    ("resourcequota", |_| resource_quota::controller()),
     ("disruption", |_| disruption::controller()),
     ("disruption-stale-marks", |_| disruption::stale_marks()),
     ("clusterrole-aggregation", |_| cluster_role_aggregation::controller()),

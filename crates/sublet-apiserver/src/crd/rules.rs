@@ -111,7 +111,7 @@ impl Rules {
 fn compile_rule(node: SchemaNode<'_>, stated: &CelRule, is_resource: bool) -> Rule {
     let variables = variables(node, stated, is_resource);
     let program = match &variables {
-        Some(variables) => cel::compile(&stated.rule, variables, Some(node)).map(|c| c.program),
+        Some(variables) => cel::compile(&stated.rule, variables, Some(node)).map(|c| c.program).map_err(|error| error.to_string()),
         None => Err("failed to convert to declType for CEL validation rules".into()),
     };
     let message = variables

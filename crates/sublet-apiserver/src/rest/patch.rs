@@ -141,6 +141,9 @@ fn keep_identity(request: &ResourceRequest<'_>, live: &Value, new: &mut Value) -
         let error = FieldError::invalid(&FieldPath::new("metadata.name"), new.name(), "field is immutable");
         return Err(ApiError::invalid(&request.resource.group, &request.resource.kind, live.name(), &[error]));
     }
+    if new.namespace().is_empty() && !live.namespace().is_empty() {
+        new.metadata_mut().insert("namespace".into(), live.namespace().into());
+    }
     if new.namespace() != live.namespace() {
         return Err(ApiError::bad_request("the namespace of the provided object does not match the namespace sent on the request"));
     }

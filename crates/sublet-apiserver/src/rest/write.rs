@@ -14,7 +14,7 @@ use crate::registry::Resource;
 use crate::server::Server;
 use crate::store::entry::{Encoded, Entry};
 use crate::store::storage_error;
-use crate::strategy::{NameRule, Strategy};
+use crate::strategy::{NameRule, Strategy, distinct};
 use http::StatusCode;
 use serde_json::Value;
 use std::sync::{Arc, LazyLock};
@@ -225,11 +225,14 @@ impl Server {
                 self.store().get(&storage_resource(&request.resource), request.namespace(), name).ok_or_else(|| request.not_found(name))?;
             let mut old = entry.value();
             from_storage(&request.resource, &mut old);
-            let (new, settled) = match change(&old)? {
+            let (mut new, settled) = match change(&old)? {
                 Change::To(new) => (new, false),
                 Change::Applied(new) => (new, true),
             };
-            if !new.resource_version().is_empty() && new.resource_version() != old.resource_version() {
+            if new.resource_version().is_empty() {
+                // An update without conditions is one of whatever is there.
+                new.metadata_mut().insert("resourceVersion".into(), old.resource_version().into());
+            } else if new.resource_version() != old.resource_version() {
                 return Err(ApiError::modified(&request.resource.group, &request.resource.plural, name));
             }
             // When another writer was faster, a change that names its version fails above in the next
@@ -361,10 +364,11 @@ impl Server {
         let resource = &request.resource;
         let mut errors = self.validate_metadata(resource, object);
         errors.extend((resource.strategy.validate)(object));
+        errors.extend((resource.strategy.validate_create)(object));
         if resource.custom.is_some() {
             errors.extend(self.heed(request, crate::crd::validate_create(resource, object)));
         }
-        refuse(resource, object.name(), &errors)
+        refuse(resource, object.name(), errors)
     }
 
     fn check_update(&self, request: &ResourceRequest<'_>, new: &Value, old: &Value) -> Result<(), ApiError> {
@@ -384,7 +388,7 @@ impl Server {
             }
             (Some(_), _) => errors.extend(self.heed(request, crate::crd::validate_object_update(resource, new, old))),
         }
-        refuse(resource, new.name(), &errors)
+        refuse(resource, new.name(), errors)
     }
 
     /// Passes the warnings of a verdict on and returns its errors.
@@ -503,8 +507,8 @@ pub(crate) fn reset_fields(resource: &Resource, subresource: &str) -> &'static F
     }
 }
 
-fn refuse(resource: &Resource, name: &str, errors: &[FieldError]) -> Result<(), ApiError> {
-    if errors.is_empty() { Ok(()) } else { Err(ApiError::invalid(&resource.group, &resource.kind, name, errors)) }
+fn refuse(resource: &Resource, name: &str, errors: Vec<FieldError>) -> Result<(), ApiError> {
+    if errors.is_empty() { Ok(()) } else { Err(ApiError::invalid(&resource.group, &resource.kind, name, &distinct(errors))) }
 }
 
 fn check_name(request: &ResourceRequest<'_>, object: &mut Value) -> Result<(), ApiError> {

@@ -17,7 +17,9 @@ use bytes::Bytes;
 use http::request::Parts;
 use http::{HeaderMap, Method, Request, StatusCode};
 use serde_json::json;
+use std::borrow::Cow;
 use std::sync::{Arc, Mutex};
+use sublet_machinery::selector::FieldSelector;
 use sublet_machinery::{ApiError, Reason};
 
 /// Marks a request from within the process; the identity needs no proof.
@@ -73,7 +75,7 @@ impl Server {
             return Err(ApiError::unavailable("the server is shutting down"));
         }
         let user = self.identify(parts)?;
-        self.authorize(&user, info)?;
+        self.authorize(&user, &by_selected_name(info, query))?;
         let long_running = info.verb == "watch" || CONNECT.contains(&info.subresource.as_str());
         let _permit = if long_running {
             None
@@ -296,6 +298,18 @@ impl Server {
             };
         }
         self.document(path, query, &parts.headers, accepted.unwrap_or_default()).unwrap_or_else(|| Err(ApiError::no_such_path()))
+    }
+}
+
+/// A list or watch of one name by field selector is about that name: RBAC may allow it by `resourceNames`.
+fn by_selected_name<'a>(info: &'a RequestInfo, query: &Query) -> Cow<'a, RequestInfo> {
+    let of_collection = matches!(info.verb, "list" | "watch" | "deletecollection") && info.name.is_empty();
+    if !of_collection || query.get("fieldSelector").is_empty() {
+        return Cow::Borrowed(info);
+    }
+    match FieldSelector::parse(query.get("fieldSelector")).ok().and_then(|s| s.requires_exact_match("metadata.name").map(str::to_string)) {
+        Some(name) => Cow::Owned(RequestInfo { name, ..info.clone() }),
+        None => Cow::Borrowed(info),
     }
 }
 

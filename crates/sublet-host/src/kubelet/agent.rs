@@ -73,6 +73,14 @@ impl Waiters {
         }
     }
 
+    fn forget(&self, key: &Key) {
+        let mut waiting = self.waiting.lock().expect("no holder panics");
+        waiting.retain(|_, keys| {
+            keys.remove(key);
+            !keys.is_empty()
+        });
+    }
+
     fn take(&self, gvr: &Gvr, change: &Change) -> Vec<Key> {
         let mut waiting = self.waiting.lock().expect("no holder panics");
         if waiting.is_empty() {
@@ -139,9 +147,11 @@ impl Agent {
     ) -> Result<Outcome, ClientError> {
         let mut pod = newest(pod, remembered);
         for _ in 0..STEPS_MAX {
-            if step::is_terminal(&pod) && !pod.is_deleting() && pod.i64_at("/status/observedGeneration") == Some(pod.generation()) {
+            if step::is_terminal(&pod) && !pod.is_deleting() {
                 node.network.lock().expect("no holder panics").release(pod.uid());
-                return Ok(Outcome::Done);
+                if pod.i64_at("/status/observedGeneration").unwrap_or(0) == pod.generation() {
+                    return Ok(Outcome::Done);
+                }
             }
             let plan = self.step(ctx, key, node, &pod, &mut remembered.memory);
             for notice in &plan.events {
@@ -182,7 +192,7 @@ impl Agent {
 
     fn step(&self, ctx: &Ctx, key: &Key, node: &SimulatedNode, pod: &Value, memory: &mut Memory) -> Plan {
         let lookup = |gvr: &Gvr, name: &str| ctx.informer(gvr).get(&key.namespace, name);
-        let address = if pod.bool_at("/spec/hostNetwork") == Some(true) {
+        let address = if pod.bool_at("/spec/hostNetwork") == Some(true) || step::is_terminal(pod) {
             Some(node.address)
         } else {
             node.network.lock().expect("no holder panics").address(pod.uid())
@@ -238,6 +248,7 @@ impl Agent {
     }
 
     fn forget(&self, key: &Key) {
+        self.waiters.forget(key);
         let mut state = self.state.lock().expect("no holder panics");
         if let Some(remembered) = state.pods.remove(key)
             && !state.files.is_empty()

@@ -18,8 +18,8 @@ pub(super) const PATROL_PAUSE: Duration = Duration::from_secs(300);
 const BATCH_KEYS: usize = 64;
 
 impl Inner {
-    /// Compares both sides in full; the number of keys that were out of step.
-    pub(super) async fn patrol(&self) -> usize {
+    /// Compares both sides in full; the keys that were out of step.
+    pub(super) async fn patrol(&self) -> Vec<ItemKey> {
         let (mut found, mut seen) = (Vec::new(), 0);
         for key in self.all_keys() {
             seen += 1;
@@ -37,7 +37,7 @@ impl Inner {
             self.queue.add(key.clone());
         }
         self.stats.patrol();
-        found.len()
+        found
     }
 
     /// Every key that one of the sides knows.

@@ -1,8 +1,8 @@
 //! Shows host objects to the tenant, and takes them away again.
 
+use super::ItemKey;
 use super::execute::{Round, SyncError};
 use super::syncer::Inner;
-use super::{ItemKey, diff};
 use crate::resources::KindId;
 use crate::resources::shown::{ShownKind, is_shown_by_us, shown, shown_kind};
 use crate::translate::TenantKey;
@@ -96,7 +96,9 @@ fn without_nulls(value: &Value) -> Value {
 
 fn status_difference(wanted: &Value, tenant: &Value) -> Option<Value> {
     let wanted = wanted.get("status").filter(|s| s.is_object())?;
-    diff::merge_patch(&tenant["status"], wanted)
+    // What servers add to a status by default is not ours to take away.
+    let before = if tenant["status"].is_null() { json!({}) } else { tenant["status"].clone() };
+    merge_of_ours(&before, wanted)
 }
 
 impl Inner {

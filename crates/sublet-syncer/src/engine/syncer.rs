@@ -133,8 +133,8 @@ impl Syncer {
         self.inner.stats.snapshot()
     }
 
-    /// Compares both sides in full now; the number of keys that were out of step.
-    pub async fn patrol(&self) -> usize {
+    /// Compares both sides in full now; the keys that were out of step, which are looked at again.
+    pub async fn patrol(&self) -> Vec<ItemKey> {
         self.inner.patrol().await
     }
 

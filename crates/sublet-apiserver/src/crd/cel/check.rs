@@ -17,7 +17,7 @@ pub(super) struct Checked<'s> {
 /// Checks an expression against the variables it may use. An issue does not end the check.
 pub(super) fn check<'s>(expr: &Expr, nodes: usize, variables: &[(&str, Type<'s>)]) -> Result<Checked<'s>, Vec<Issue>> {
     let scope = variables.iter().map(|(name, found)| ((*name).into(), found.clone())).collect();
-    let mut checker = Checker { scope, types: vec![Type::Dyn; nodes], issues: Vec::new(), mixed: false };
+    let mut checker = Checker { scope, types: vec![Type::Dyn; nodes], issues: Vec::new() };
     let result = checker.expr(expr);
     if checker.issues.is_empty() { Ok(Checked { result, types: checker.types }) } else { Err(checker.issues) }
 }
@@ -27,8 +27,6 @@ struct Checker<'s> {
     scope: Vec<(Arc<str>, Type<'s>)>,
     types: Vec<Type<'s>>,
     issues: Vec<Issue>,
-    /// Inside of the arguments of `format`, where literals may mix types.
-    mixed: bool,
 }
 
 /// What the parameters of a function stand for in one call.
@@ -52,7 +50,7 @@ impl<'s> Checker<'s> {
                     if element.optional {
                         found = self.unwrap(found, element.value.at);
                     }
-                    self.same(&mut of, found, element.value.at);
+                    of = Some(Self::join(of, found));
                 }
                 Type::list(of.unwrap_or(Type::Dyn))
             }
@@ -60,12 +58,12 @@ impl<'s> Checker<'s> {
                 let (mut keys, mut values) = (None, None);
                 for entry in entries {
                     let key = self.expr(&entry.key);
-                    self.same(&mut keys, key, entry.key.at);
+                    keys = Some(Self::join(keys, key));
                     let mut value = self.expr(&entry.value);
                     if entry.optional {
                         value = self.unwrap(value, entry.value.at);
                     }
-                    self.same(&mut values, value, entry.value.at);
+                    values = Some(Self::join(values, value));
                 }
                 Type::Map(Box::new(keys.unwrap_or(Type::Dyn)), Box::new(values.unwrap_or(Type::Dyn)))
             }
@@ -90,20 +88,18 @@ impl<'s> Checker<'s> {
         }
     }
 
-    /// Elements of one literal have one type.
-    fn same(&mut self, of: &mut Option<Type<'s>>, found: Type<'s>, at: usize) {
+    /// The type of elements of a literal: theirs if they have one, otherwise a dynamic one.
+    fn join(of: Option<Type<'s>>, found: Type<'s>) -> Type<'s> {
         match of {
-            None => *of = Some(found),
-            Some(first) if accepts(first, &found) || accepts(&found, first) => {
-                if found == Type::Dyn {
-                    *of = Some(Type::Dyn);
-                }
+            None => found,
+            Some(Type::Dyn) => Type::Dyn,
+            // An empty literal is of any type, so the next one decides.
+            Some(of) if accepts(&of, &found) => {
+                let decides = found == Type::Dyn || of.is_open() && !found.is_open() && found != Type::Null;
+                if decides { found } else { of }
             }
-            Some(_) if self.mixed => *of = Some(Type::Dyn),
-            Some(first) => {
-                let message = format!("expected type '{first}' but found '{found}'");
-                self.issue(at, message);
-            }
+            Some(of) if accepts(&found, &of) => found,
+            Some(_) => Type::Dyn,
         }
     }
 
@@ -183,18 +179,9 @@ impl<'s> Checker<'s> {
         if let Some(target) = &call.target {
             args.push(self.expr(target));
         }
-        let was_mixed = self.mixed;
-        self.mixed |= call.function.as_ref() == "format";
         args.extend(call.args.iter().map(|arg| self.expr(arg)));
-        self.mixed = was_mixed;
         if matches!(call.function.as_ref(), "_<_" | "_<=_" | "_>_" | "_>=_") {
             return self.compare(&call.function, &args, at);
-        }
-        if call.function.as_ref() == "matches"
-            && let Some(Kind::Literal(Literal::String(pattern))) = call.args.last().map(|arg| &arg.kind)
-            && regex::Regex::new(pattern).is_err()
-        {
-            self.issue(call.args[call.args.len() - 1].at, "invalid matches argument".into());
         }
         self.resolve(&call.function, call.target.is_some(), &args, at)
     }

@@ -273,7 +273,6 @@ isURL string -> bool
 quantity string -> quantity
 isQuantity string -> bool
 sign quantity -> int
-.sign quantity -> int
 .isGreaterThan quantity quantity -> bool
 .isLessThan quantity quantity -> bool
 .compareTo quantity quantity -> int

@@ -6,12 +6,10 @@
 use super::ast::{Call, Expr, Kind, Literal, Macro, MacroKind};
 use super::check::dotted;
 use super::decls::overloads;
+use super::sizes::elements_max;
 use super::types::Type;
 use std::sync::Arc;
-use sublet_machinery::{SchemaNode, ValueType};
-
-/// The largest request, which bounds whatever a schema does not.
-const REQUEST_BYTES_MAX: u64 = 3 * 1024 * 1024;
+use sublet_machinery::SchemaNode;
 
 /// From the least to the most.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -294,7 +292,16 @@ fn function_cost<'s>(
         "sets.contains" | "sets.intersects" => (one.add(size(0).times(size(1))), None),
         "sets.equivalent" => (one.add(size(0).times(size(1)).times(Range::exactly(2))), None),
         "distinct" => (Range::exactly(10).add(size(0).times(size(0))), Some(size(0))),
-        "flatten" | "slice" | "reverse" | "sort" => (Range::exactly(10).add(size(0)), Some(size(0))),
+        "flatten" | "reverse" | "sort" => (Range::exactly(10).add(size(0)), Some(size(0))),
+        "slice" => {
+            // Upstream takes a range that ends before it begins for an endless one.
+            let part = Range::exactly(constant(call, 1).unwrap_or(size(0).max).wrapping_sub(constant(call, 0).unwrap_or(0)));
+            (Range::exactly(10).add(part), Some(part))
+        }
+        "lists.range" => {
+            let made = constant(call, 0).map_or(Range::UNKNOWN, Range::exactly);
+            (Range::exactly(10).add(made), Some(made))
+        }
         _ => (one, None),
     }
 }
@@ -321,7 +328,7 @@ fn walk(size: Range, types: &[&Type<'_>], parts: &[(Estimate<'_>, &Expr)]) -> Ra
 
 fn item_size(parts: &[(Estimate<'_>, &Expr)]) -> Range {
     let Some((list, _)) = parts.first() else { return Range::UNKNOWN };
-    list.source.below(Source::Lost, SchemaNode::items).size().or(list.items).unwrap_or(Range::UNKNOWN)
+    list.source.below(Source::Lost, SchemaNode::items).size().unwrap_or(Range::UNKNOWN)
 }
 
 fn joined(sizes: &[Range], parts: &[(Estimate<'_>, &Expr)]) -> (Range, Option<Range>) {
@@ -331,6 +338,14 @@ fn joined(sizes: &[Range], parts: &[(Estimate<'_>, &Expr)]) -> (Range, Option<Ra
         size = size.add(separator.times(Range { min: count.min.saturating_sub(1), max: count.max.saturating_sub(1) }));
     }
     (size.scaled(0.1), Some(size))
+}
+
+/// An argument that is written as a number.
+fn constant(call: &Call, index: usize) -> Option<u64> {
+    match call.args.get(index)?.kind {
+        Kind::Literal(Literal::Int(n)) => Some(u64::try_from(n).unwrap_or(0)),
+        _ => None,
+    }
 }
 
 fn split_max(call: &Call, size: Range) -> u64 {
@@ -372,64 +387,5 @@ fn is_scalar(found: &Type<'_>) -> bool {
         Type::Bool | Type::Double | Type::Duration | Type::Int | Type::Timestamp | Type::Uint => true,
         Type::Optional(inner) => is_scalar(inner),
         _ => false,
-    }
-}
-
-/// The most items, entries or bytes that a value of the schema has.
-pub(super) fn elements_max(node: SchemaNode<'_>) -> u64 {
-    let limits = node.limits.as_deref();
-    let length = limits.and_then(|l| l.max_length);
-    let text = length.map_or(REQUEST_BYTES_MAX - 2, |length| length.saturating_mul(4));
-    if node.int_or_string {
-        return text;
-    }
-    match node.value_type {
-        ValueType::Array => {
-            let stated = limits.and_then(|l| l.max_items);
-            stated.unwrap_or_else(|| (REQUEST_BYTES_MAX - 2) / (node.items().map_or(0, size_min) + 1))
-        }
-        ValueType::Object => match node.additional() {
-            Some(values) if node.properties.is_empty() => {
-                limits.and_then(|l| l.max_properties).unwrap_or_else(|| (REQUEST_BYTES_MAX - 2) / (size_min(values) + 6))
-            }
-            _ => 0,
-        },
-        ValueType::String => match node.format.as_deref() {
-            Some("byte") => length.unwrap_or(REQUEST_BYTES_MAX - 2),
-            Some("duration" | "date-time") => 32,
-            Some("date") => 12,
-            _ if length.is_none() && !node.enums.is_empty() => {
-                node.enums.iter().filter_map(|v| v.as_str()).map(|text| text.len() as u64).max().unwrap_or_default()
-            }
-            _ => text,
-        },
-        _ => 0,
-    }
-}
-
-/// The least bytes that a value of the schema takes in JSON.
-pub(in crate::crd) fn size_min(node: SchemaNode<'_>) -> u64 {
-    if node.int_or_string {
-        return 1;
-    }
-    match node.value_type {
-        ValueType::Boolean => 4,
-        ValueType::Integer | ValueType::Number => 1,
-        ValueType::String => match node.format.as_deref() {
-            Some("duration") => 3,
-            Some("date") => 12,
-            Some("date-time") => 21,
-            _ => 2,
-        },
-        ValueType::Object if node.additional.is_none() => {
-            let required = |name: &str| node.required.iter().any(|r| r.as_ref() == name);
-            let members = node.properties.iter().filter(|(name, _)| required(name)).filter_map(|(name, id)| {
-                let property = node.at(*id);
-                let counts = property.default.is_none() && super::types::declare(property).is_some();
-                counts.then(|| name.len() as u64 + size_min(property) + 4)
-            });
-            2 + members.sum::<u64>()
-        }
-        _ => 2,
     }
 }

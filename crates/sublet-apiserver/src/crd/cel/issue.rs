@@ -19,14 +19,16 @@ impl Issue {
 
     /// As cel-go shows it: the message, the line, and a mark under the place.
     fn show(&self, expression: &str) -> String {
-        let at = self.at.min(expression.len());
-        let before = &expression[..expression.floor_char_boundary(at)];
+        let at = expression.floor_char_boundary(self.at);
+        let before = &expression[..at];
         let line_number = before.matches('\n').count() + 1;
         let start = before.rfind('\n').map_or(0, |n| n + 1);
         let column = before[start..].chars().count();
         let line = expression[start..].split('\n').next().unwrap_or_default().replace('\t', " ");
-        let dots = ".".repeat(column);
-        format!("ERROR: <input>:{line_number}:{}: {}\n | {line}\n | {dots}^", column + 1, self.message)
+        // Where characters take more than one byte, so do their marks.
+        let dots: String = before[start..].chars().map(|c| if c.is_ascii() { '.' } else { '．' }).collect();
+        let mark = if expression[at..].chars().next().is_none_or(|c| c.is_ascii()) { '^' } else { '＾' };
+        format!("ERROR: <input>:{line_number}:{}: {}\n | {line}\n | {dots}{mark}", column + 1, self.message)
     }
 }
 

@@ -9,20 +9,26 @@ mod check;
 mod decls;
 mod estimate;
 mod eval;
+mod fold;
 mod functions;
 mod issue;
 mod lexer;
+mod literals;
+mod moment;
 mod parser;
+mod sizes;
 mod types;
 mod value;
 
-pub(in crate::crd) use estimate::size_min;
 pub use eval::EvalError;
+pub use moment::Moment;
+pub(in crate::crd) use sizes::size_min;
 pub use types::{AUTHORIZER, DECISION, GROUP_CHECK, PATH_CHECK, RESOURCE_CHECK, Type, declare, declare_at};
 pub use value::{Extension, Opaque, Val, of_json};
 
 use ast::{Expr, Kind};
 use eval::Evaluator;
+use issue::Issue;
 use sublet_machinery::SchemaNode;
 
 /// Costs that one evaluation may have.
@@ -43,11 +49,29 @@ pub struct Compiled<'s> {
     pub cost_max: u64,
 }
 
-/// Compiles an expression. `root` is the schema of the variables named in `typed`, for estimates.
-/// The error shows every issue with its place, as cel-go does.
-pub fn compile<'s>(text: &str, variables: &[(&str, Type<'s>)], root: Option<SchemaNode<'s>>) -> Result<Compiled<'s>, String> {
-    let (expr, nodes) = parser::parse(text).map_err(|issue| issue::show_all(&[issue], text))?;
-    let checked = check::check(&expr, nodes, variables).map_err(|issues| issue::show_all(&issues, text))?;
+/// Why an expression is refused.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum CompileError {
+    /// Every issue with its place, as cel-go shows them.
+    #[error("compilation failed: {0}")]
+    Wrong(String),
+    /// A part that is constant has no value.
+    #[error("instantiation failed: {0}")]
+    Unusable(String),
+}
+
+/// Compiles an expression. `root` is the schema of the first variable, for estimates.
+pub fn compile<'s>(text: &str, variables: &[(&str, Type<'s>)], root: Option<SchemaNode<'s>>) -> Result<Compiled<'s>, CompileError> {
+    let wrong = |issues: Vec<Issue>| CompileError::Wrong(issue::show_all(&issues, text));
+    let (expr, nodes) = parser::parse(text).map_err(|issue| wrong(vec![issue]))?;
+    let checked = check::check(&expr, nodes, variables).map_err(wrong)?;
+    let issues = literals::issues(&expr, &checked);
+    if !issues.is_empty() {
+        return Err(wrong(issues));
+    }
+    if let Some(error) = literals::unconvertible(&expr) {
+        return Err(CompileError::Unusable(error));
+    }
     let names: Vec<&str> = variables.iter().map(|(name, _)| *name).collect();
     let cost_max = estimate::max_cost(&expr, &checked.types, root, &names);
     Ok(Compiled { program: Program { expr }, result: checked.result, cost_max })

@@ -97,8 +97,13 @@ impl Parser {
             Token::Bytes(_) => "b\"\"".to_string(),
             Token::Punct(p) => (*p).to_string(),
         };
-        let is_last = matches!(self.tokens.get(self.next + 1), Some((Token::End, _)));
-        let what = if wanted == "<EOF>" && is_last { "extraneous" } else { "mismatched" };
+        // Without this one, all would be well.
+        let is_extra = match self.tokens.get(self.next + 1) {
+            Some((Token::End, _)) => wanted == "<EOF>",
+            Some((Token::Punct(p), _)) => wanted == format!("'{p}'"),
+            _ => false,
+        };
+        let what = if is_extra { "extraneous" } else { "mismatched" };
         Issue::syntax(format!("{what} input '{found}' expecting {wanted}"), self.at())
     }
 

@@ -6,7 +6,7 @@ use sublet_machinery::structural::build_plain;
 fn run(text: &str) -> String {
     let compiled = match compile(text, &[("d", Type::Dyn)], None) {
         Ok(compiled) => compiled,
-        Err(error) => return error,
+        Err(error) => return error.to_string(),
     };
     match compiled.program.eval(&[("d", Val::Null)], CALL_COST_MAX).0 {
         Ok(value) => functions_text(&value),
@@ -112,7 +112,7 @@ fn strings_have_their_library() {
         ("['a', 'b'].join('-')", "a-b"),
         ("'abc'.charAt(1)", "b"),
         ("'%s has %d of %s, %.2f'.format(['x', 2, [1, 'a'], 1.5])", "x has 2 of [1, \"a\"], 1.50"),
-        ("'%x %b %o %e'.format([255, 5, 8, 1234.5])", "ff 101 10 1.234500e+03"),
+        ("'%x %b %o %e'.format([255, 5, 8, 1234.5])", "ff 101 10 1.234500×10⁰³"),
         ("'abc 123'.find('[0-9]+') + string('a1b2'.findAll('[0-9]').size())", "1232"),
         ("'x'.substring(2)", "error: index out of range: 2"),
         ("strings.quote('a\"b')", "\"a\\\"b\""),
@@ -161,21 +161,24 @@ fn kubernetes_libraries_are_there() {
 #[test]
 fn mistakes_are_shown_with_their_place() {
     check(&[
-        ("x == 1", "ERROR: <input>:1:1: undeclared reference to 'x' (in container '')\n | x == 1\n | ^"),
-        ("1 + 'a'", "ERROR: <input>:1:3: found no matching overload for '_+_' applied to '(int, string)'\n | 1 + 'a'\n | ..^"),
+        ("x == 1", "compilation failed: ERROR: <input>:1:1: undeclared reference to 'x' (in container '')\n | x == 1\n | ^"),
+        (
+            "1 + 'a'",
+            "compilation failed: ERROR: <input>:1:3: found no matching overload for '_+_' applied to '(int, string)'\n | 1 + 'a'\n | ..^",
+        ),
         (
             "'a'.size(1)",
-            "ERROR: <input>:1:9: found no matching overload for 'size' applied to 'string.(int)'\n | 'a'.size(1)\n | ........^",
+            "compilation failed: ERROR: <input>:1:9: found no matching overload for 'size' applied to 'string.(int)'\n | 'a'.size(1)\n | ........^",
         ),
-        ("foo(1)", "ERROR: <input>:1:4: undeclared reference to 'foo' (in container '')\n | foo(1)\n | ...^"),
-        ("[1, 'a']", "ERROR: <input>:1:5: expected type 'int' but found 'string'\n | [1, 'a']\n | ....^"),
+        ("foo(1)", "compilation failed: ERROR: <input>:1:4: undeclared reference to 'foo' (in container '')\n | foo(1)\n | ...^"),
+        ("[1, 'a']", "compilation failed: ERROR: <input>:1:5: expected type 'int' but found 'string'\n | [1, 'a']\n | ....^"),
         (
             "1 +",
-            "ERROR: <input>:1:4: Syntax error: mismatched input '<EOF>' expecting {'[', '{', '(', '.', '-', '!', 'true', 'false', 'null', NUM_FLOAT, NUM_INT, NUM_UINT, STRING, BYTES, IDENTIFIER}\n | 1 +\n | ...^",
+            "compilation failed: ERROR: <input>:1:4: Syntax error: mismatched input '<EOF>' expecting {'[', '{', '(', '.', '-', '!', 'true', 'false', 'null', NUM_FLOAT, NUM_INT, NUM_UINT, STRING, BYTES, IDENTIFIER}\n | 1 +\n | ...^",
         ),
         (
             "1.all(x, true)",
-            "ERROR: <input>:1:1: expression of type 'int' cannot be range of a comprehension (must be list, map, or dynamic)\n | 1.all(x, true)\n | ^",
+            "compilation failed: ERROR: <input>:1:1: expression of type 'int' cannot be range of a comprehension (must be list, map, or dynamic)\n | 1.all(x, true)\n | ^",
         ),
     ]);
     assert!(run(&"(".repeat(500)).contains("recursion limit exceeded"));
@@ -200,7 +203,7 @@ fn on_self(text: &str, object: &Value) -> String {
     let node = schema.node();
     let compiled = match compile(text, &[("self", declare(node).expect("an object has a type"))], Some(node)) {
         Ok(compiled) => compiled,
-        Err(error) => return error.lines().next().unwrap_or_default().to_string(),
+        Err(error) => return error.to_string().lines().next().unwrap_or_default().to_string(),
     };
     let value = of_json(object, Some(node), false).expect("the object fits");
     match compiled.program.eval(&[("self", value)], CALL_COST_MAX).0 {
@@ -222,9 +225,9 @@ fn objects_are_seen_through_their_schema() {
         ("type(self.ios) == string && self.ios.endsWith('%')", "true"),
         ("self.dur == duration('60m') && self.time.getFullYear() == 2020 && self.bytes == b'abc'", "true"),
         ("self.b", "error: no such key: b"),
-        ("self.zzz", "ERROR: <input>:1:5: undefined field 'zzz'"),
-        ("self.free.y", "ERROR: <input>:1:10: undefined field 'y'"),
-        ("self.s == null", "ERROR: <input>:1:8: found no matching overload for '_==_' applied to '(string, null)'"),
+        ("self.zzz", "compilation failed: ERROR: <input>:1:5: undefined field 'zzz'"),
+        ("self.free.y", "compilation failed: ERROR: <input>:1:10: undefined field 'y'"),
+        ("self.s == null", "compilation failed: ERROR: <input>:1:8: found no matching overload for '_==_' applied to '(string, null)'"),
         ("self.?b.orValue(true)", "true"),
         ("self.set + ['b', 'c']", "[\"a\", \"b\", \"c\"]"),
     ] {

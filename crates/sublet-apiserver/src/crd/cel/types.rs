@@ -115,6 +115,15 @@ impl Type<'_> {
     pub(super) fn optional(of: Self) -> Self {
         Self::Optional(Box::new(of))
     }
+
+    /// Whether something inside of it is not known.
+    pub(super) fn is_open(&self) -> bool {
+        match self {
+            Self::List(of) | Self::Optional(of) => **of == Self::Dyn || of.is_open(),
+            Self::Map(key, value) => [key, value].iter().any(|of| ***of == Self::Dyn || of.is_open()),
+            _ => false,
+        }
+    }
 }
 
 impl fmt::Display for Type<'_> {

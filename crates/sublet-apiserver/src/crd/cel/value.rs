@@ -1,5 +1,6 @@
 //! Values of expressions. JSON is looked at in place, through its schema.
 
+use super::moment::Moment;
 use super::types::{CIDR, FORMAT, IP, QUANTITY, SEMVER, URL, escape, unescape};
 use base64::Engine as _;
 use serde_json::Value;
@@ -7,6 +8,7 @@ use std::cmp::Ordering;
 use std::net::IpAddr;
 use std::rc::Rc;
 use std::sync::Arc;
+use sublet_machinery::structural::url::Url;
 use sublet_machinery::{ListType, SchemaNode, ValueType, structural};
 
 /// A value; `'v` is the lifetime of the objects that an expression looks at.
@@ -21,7 +23,7 @@ pub enum Val<'v> {
     Bytes(Rc<[u8]>),
     /// Nanoseconds.
     Duration(i64),
-    Timestamp(jiff::Timestamp),
+    Timestamp(Moment),
     List(List<'v>),
     Map(Map<'v>),
     Optional(Option<Rc<Val<'v>>>),
@@ -85,15 +87,6 @@ impl PartialEq for dyn Extension {
 }
 
 #[derive(Clone, Debug, PartialEq)]
-pub struct Url {
-    pub(super) scheme: String,
-    /// With the port.
-    pub(super) host: String,
-    pub(super) path: String,
-    pub(super) query: String,
-}
-
-#[derive(Clone, Debug, PartialEq)]
 pub struct Semver {
     pub(super) numbers: [u64; 3],
     pub(super) pre: String,
@@ -143,13 +136,13 @@ fn of_string<'v>(text: &'v str, format: &str) -> Result<Val<'v>, Unfit> {
             Some(nanos) => Val::Duration(nanos),
             None => return Err(format!("Invalid duration {text}")),
         },
-        "date" => match text.parse::<jiff::civil::Date>().ok().and_then(|d| d.to_zoned(jiff::tz::TimeZone::UTC).ok()) {
-            Some(day) => Val::Timestamp(day.timestamp()),
+        "date" => match text.parse::<jiff::civil::Date>().ok().and_then(|d| Moment::of_civil(d.at(0, 0, 0, 0), 0)) {
+            Some(day) => Val::Timestamp(day),
             None => return Err(format!("Invalid date formatted string {text}")),
         },
-        "date-time" => match text.parse() {
-            Ok(time) => Val::Timestamp(time),
-            Err(_) => return Err(format!("Invalid date-time formatted string {text}")),
+        "date-time" => match Moment::parse(text) {
+            Some(time) => Val::Timestamp(time),
+            None => return Err(format!("Invalid date-time formatted string {text}")),
         },
         _ => Val::String(Text::Borrowed(text)),
     })
@@ -191,7 +184,7 @@ impl<'v> Object<'v> {
         self.node.is_some_and(|n| n.additional.is_none() || !n.properties.is_empty())
     }
 
-    /// The member of a name in an expression.
+    /// The member of a name in an expression; null counts as absent.
     pub(super) fn field(&self, escaped: &str) -> Option<Result<Val<'v>, Unfit>> {
         if !self.has_fields() {
             return self.entry(escaped);
@@ -201,7 +194,7 @@ impl<'v> Object<'v> {
             return None;
         }
         let node = self.node.and_then(|n| n.property(&name))?;
-        let json = self.map.get(&name)?;
+        let json = self.map.get(&name).filter(|json| !json.is_null())?;
         if self.is_resource && name == "metadata" {
             let map = json.as_object()?;
             return Some(Ok(Val::Map(Map::Json(Object { map, node: Some(node), is_resource: false, is_metadata: true }))));
@@ -341,7 +334,7 @@ impl<'v> Val<'v> {
             (Self::String(a), Self::String(b)) => Some(a.as_str().cmp(b.as_str())),
             (Self::Bytes(a), Self::Bytes(b)) => Some(a.cmp(b)),
             (Self::Duration(a), Self::Duration(b)) => Some(a.cmp(b)),
-            (Self::Timestamp(a), Self::Timestamp(b)) => Some(a.cmp(b)),
+            (Self::Timestamp(a), Self::Timestamp(b)) => Some(a.nanos().cmp(&b.nanos())),
             _ => None,
         }
     }

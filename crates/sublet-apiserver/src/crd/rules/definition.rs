@@ -1,6 +1,6 @@
 //! Rules when their definition is written: whether they compile, and what they may cost.
 
-use super::super::cel::{self, Compiled, Type};
+use super::super::cel::{self, CompileError, Compiled, Type};
 use super::variables;
 use serde_json::{Map, Value};
 use sublet_machinery::schema::CelRule;
@@ -29,6 +29,12 @@ struct Place {
     count: Option<u64>,
     /// The list or map whose items have no old values to compare with.
     no_old: Option<FieldPath>,
+}
+
+#[derive(Clone, Copy)]
+enum Part {
+    Rule,
+    Message,
 }
 
 struct Checker {
@@ -71,7 +77,7 @@ impl Checker {
             return;
         };
         let rule_path = path.child("rule");
-        let compiled = match compile(&rule.rule, &variables, node, "compilation failed: ") {
+        let compiled = match compile(&rule.rule, &variables, node, Part::Rule) {
             Ok(compiled) if !matches!(compiled.result, Type::Bool | Type::Dyn) => Err("cel expression must evaluate to a bool".into()),
             result => result,
         };
@@ -98,7 +104,7 @@ impl Checker {
             return;
         }
         let path = path.child("messageExpression");
-        match compile(&rule.message_expression, variables, node, "messageExpression compilation failed: ") {
+        match compile(&rule.message_expression, variables, node, Part::Message) {
             Ok(compiled) if !matches!(compiled.result, Type::String | Type::Dyn) => {
                 self.errors.push(wrong(&path, rule, "messageExpression must evaluate to a string"));
             }
@@ -136,8 +142,12 @@ impl Checker {
     }
 }
 
-fn compile<'s>(text: &str, variables: &[(&str, Type<'s>)], node: SchemaNode<'s>, what: &str) -> Result<Compiled<'s>, String> {
-    cel::compile(text, variables, Some(node)).map_err(|error| format!("{what}{error}"))
+fn compile<'s>(text: &str, variables: &[(&str, Type<'s>)], node: SchemaNode<'s>, part: Part) -> Result<Compiled<'s>, String> {
+    cel::compile(text, variables, Some(node)).map_err(|error| match (part, &error) {
+        (Part::Rule, CompileError::Wrong(_)) => error.to_string(),
+        (Part::Rule, CompileError::Unusable(_)) => format!("program {error}"),
+        (Part::Message, _) => format!("messageExpression {error}"),
+    })
 }
 
 /// How many values one value of the schema has directly below it.

@@ -152,9 +152,13 @@ fn scale_of(object: &Value, paths: &ScalePaths) -> Value {
             "name": metadata["name"], "namespace": metadata["namespace"], "uid": metadata["uid"],
             "resourceVersion": metadata["resourceVersion"], "creationTimestamp": metadata["creationTimestamp"],
         },
-        "spec": {"replicas": object.i64_at(&paths.spec_replicas).unwrap_or(0)},
+        "spec": {},
         "status": {"replicas": object.i64_at(&paths.status_replicas).unwrap_or(0)},
     });
+    // None is the same as zero, and upstream does not write it.
+    if let Some(replicas) = object.i64_at(&paths.spec_replicas).filter(|replicas| *replicas != 0) {
+        scale["spec"]["replicas"] = json!(replicas);
+    }
     if let Some(selector) = paths.label_selector.as_ref().and_then(|p| object.pointer(p)) {
         let text = match selector {
             Value::String(text) => text.clone(),

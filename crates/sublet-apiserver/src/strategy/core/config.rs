@@ -18,6 +18,7 @@ pub(crate) const SECRET: Strategy = Strategy {
     default: default_secret,
     prepare_update: prepare_secret_update,
     validate: validate_secret,
+    warnings: secret_warnings,
     validate_update: |new, old| {
         let mut errors = Errors::of(|errors| errors.immutable(&Field::root(new).at("type"), &old["type"]));
         errors.extend(validate_frozen(new, old, &["data"]));
@@ -143,6 +144,41 @@ fn validate_docker_config(entry: &Field<'_>, errors: &mut Errors) {
     if let Err(why) = serde_json::from_slice::<serde_json::Map<String, Value>>(&bytes_of(entry.value)) {
         errors.add(entry.invalid_as("<secret contents redacted>", why.to_string()));
     }
+}
+
+fn secret_warnings(secret: &Value) -> Vec<String> {
+    if secret["type"] != "kubernetes.io/tls" {
+        return Vec::new();
+    }
+    let text = |key: &str| String::from_utf8_lossy(&bytes_of(&secret["data"][key])).into_owned();
+    pem_problem(&text("tls.crt"), &text("tls.key")).into_iter().collect()
+}
+
+/// What Go says of a certificate and a key in which it finds no such PEM blocks.
+fn pem_problem(certificate: &str, key: &str) -> Option<String> {
+    let (found, keys) = (pem_types(certificate), pem_types(key));
+    if !found.contains(&"CERTIFICATE") {
+        return Some(match found.as_slice() {
+            [] => "tls: failed to find any PEM data in certificate input".into(),
+            [one] if one.ends_with("PRIVATE KEY") => "tls: failed to find certificate PEM data in certificate input, but did find a private key; PEM inputs may have been switched".into(),
+            many => format!("tls: failed to find \"CERTIFICATE\" PEM block in certificate input after skipping PEM blocks of the following types: [{}]", many.join(" ")),
+        });
+    }
+    if keys.iter().any(|kind| *kind == "PRIVATE KEY" || kind.ends_with(" PRIVATE KEY")) {
+        return None;
+    }
+    Some(match keys.as_slice() {
+        [] => "tls: failed to find any PEM data in key input".into(),
+        ["CERTIFICATE"] => "tls: found a certificate rather than a key in the PEM for the private key".into(),
+        many => format!(
+            "tls: failed to find PEM block with type ending in \"PRIVATE KEY\" in key input after skipping PEM blocks of the following types: [{}]",
+            many.join(" ")
+        ),
+    })
+}
+
+fn pem_types(text: &str) -> Vec<&str> {
+    text.lines().filter_map(|line| line.trim().strip_prefix("-----BEGIN ")?.strip_suffix("-----")).collect()
 }
 
 #[cfg(test)]

@@ -1,6 +1,6 @@
 //! Nodes.
 
-use super::super::edit::{ensure, fill};
+use super::super::edit::{ensure, fill, remove};
 use super::super::field::{Errors, Field, Seen};
 use super::super::pod::validate::resources::validate_quantity;
 use super::super::pod::validate::validate_taints;
@@ -13,7 +13,8 @@ use sublet_machinery::{FieldError, FieldPath, names};
 /// The status of a new node is kept: kubelets register with it.
 pub(crate) const NODE: Strategy = Strategy {
     default,
-    prepare_update: keep_status,
+    prepare_create: |node| drop(remove(&mut node["spec"], "configSource")),
+    prepare_update,
     prepare_status_update: keep_spec,
     validate,
     validate_update,
@@ -22,6 +23,14 @@ pub(crate) const NODE: Strategy = Strategy {
     fields,
     ..Strategy::PLAIN
 };
+
+/// The kubelet is not configured through its node any more; old objects may still say so.
+fn prepare_update(new: &mut Value, old: &Value) {
+    if old["spec"]["configSource"].is_null() {
+        remove(&mut new["spec"], "configSource");
+    }
+    keep_status(new, old);
+}
 
 fn default(node: &mut Value) {
     default_pod_cidrs(ensure(node, "spec"));

@@ -7,7 +7,7 @@ use super::super::pod::validate::{VolumeKind, node_selector, validate_sources};
 use super::super::pod::warnings;
 use super::volume::validate_access_modes;
 use serde_json::{Value, json};
-use sublet_machinery::{FieldError, FieldPath, ObjectExt, Quantity, names};
+use sublet_machinery::{FieldError, FieldErrorKind, FieldPath, ObjectExt, Quantity, names};
 
 const CLASS_ANNOTATION: &str = "volume.beta.kubernetes.io/storage-class";
 
@@ -57,7 +57,8 @@ fn validate_capacity(capacity: &Field<'_>, errors: &mut Errors) {
         errors.add(capacity.required(""));
     }
     if capacity.value.get("storage").is_none() || capacity.len() > 1 {
-        errors.add(capacity.unsupported(&["storage"]));
+        let shown = capacity.value.clone();
+        errors.add(FieldError::new(FieldErrorKind::NotSupported, &capacity.path, Some(shown), "supported values: \"storage\""));
     }
     for (_, amount) in capacity.entries() {
         let quantity = amount.quantity();

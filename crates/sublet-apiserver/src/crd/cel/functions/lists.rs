@@ -57,6 +57,9 @@ pub(super) fn call<'v>(function: &str, is_member: bool, args: &[Val<'v>]) -> Opt
 }
 
 fn range<'v>(n: i64) -> Evaluated<'v> {
+    if n < 0 {
+        return Err(failed(format!("lists.range: size must be non-negative, got {n}")));
+    }
     if n > RANGE_MAX {
         return Err(failed(format!("lists.range size {n} exceeds the limit of {RANGE_MAX}")));
     }

@@ -3,16 +3,19 @@
 mod arithmetic;
 mod convert;
 mod cost;
+pub(super) mod format;
 mod formats;
 mod lists;
 mod net;
+mod netip;
 mod quantity;
+mod semver;
 mod strings;
 mod time;
 
 pub(super) use cost::{after as cost_after, before as cost_before};
 
-use super::eval::{Evaluated, failed, no_overload};
+use super::eval::{EvalError, Evaluated, failed, no_overload};
 use super::value::{List, Map, Opaque, Val, concat};
 
 /// Calls a function; the target of a member function is the first argument.
@@ -31,10 +34,33 @@ pub(super) fn call<'v>(function: &str, is_member: bool, args: &[Val<'v>]) -> Eva
         .or_else(|| convert::call(function, is_member, args))
         .or_else(|| time::call(function, is_member, args))
         .or_else(|| quantity::call(function, args))
+        .or_else(|| semver::call(function, args))
         .or_else(|| net::call(function, is_member, args))
         .or_else(|| formats::call(function, args))
         .or_else(|| arithmetic::call(function, args))
-        .unwrap_or_else(|| Err(no_overload()))
+        .unwrap_or_else(|| Err(unknown(function, args)))
+}
+
+/// No overload for these values. Operators ask values what they can do, and only name themselves when
+/// the first one can do nothing; other functions name themselves and the types.
+fn unknown(function: &str, args: &[Val<'_>]) -> EvalError {
+    use Val::{Bytes, Double, Duration, Int, List, String, Timestamp, Uint};
+    let can = matches!(
+        (function, args.first()),
+        ("_+_", Some(Int(_) | Uint(_) | Double(_) | String(_) | Bytes(_) | List(_) | Timestamp(_) | Duration(_)))
+            | ("_-_", Some(Int(_) | Uint(_) | Double(_) | Timestamp(_) | Duration(_)))
+            | ("_*_" | "_/_", Some(Int(_) | Uint(_) | Double(_)))
+            | ("_%_", Some(Int(_) | Uint(_)))
+    );
+    match function {
+        _ if can => no_overload(),
+        "_+_" | "_-_" | "_*_" | "_/_" | "_%_" | "size" | "sort" => failed(format!("no such overload: {function}")),
+        "-_" | "!_" | "@in" | "matches" | "startsWith" | "endsWith" | "contains" | "find" | "findAll" => no_overload(),
+        _ => {
+            let types: Vec<&str> = args.iter().map(Val::type_name).collect();
+            failed(format!("no such overload: {function}({})", types.join(", ")))
+        }
+    }
 }
 
 fn operator<'v>(function: &str, args: &[Val<'v>]) -> Option<Evaluated<'v>> {
@@ -56,7 +82,7 @@ fn operator<'v>(function: &str, args: &[Val<'v>]) -> Option<Evaluated<'v>> {
         ("type", [value]) => Ok(Val::Type(value.type_name().into())),
         ("size", [value]) => match value {
             Val::String(_) | Val::Bytes(_) | Val::List(_) | Val::Map(_) => Ok(Val::Int(value.size() as i64)),
-            _ => Err(no_overload()),
+            _ => return None,
         },
         _ => return None,
     })
@@ -76,12 +102,13 @@ fn compare<'v>(function: &str, a: &Val<'v>, b: &Val<'v>) -> Evaluated<'v> {
     }))
 }
 
-fn position(list: &List<'_>, key: &Val<'_>) -> Result<Option<usize>, super::eval::EvalError> {
+pub(super) fn position(list: &List<'_>, key: &Val<'_>) -> Result<Option<usize>, EvalError> {
     let index = match key {
         Val::Int(index) => *index,
         Val::Uint(index) => i64::try_from(*index).unwrap_or(i64::MAX),
         Val::Double(index) if index.fract() == 0.0 => *index as i64,
-        _ => return Err(no_overload()),
+        Val::Double(index) => return Err(failed(format!("unsupported index value {} in list", convert::double_text(*index)))),
+        other => return Err(failed(format!("unsupported index type '{}' in list", other.type_name()))),
     };
     Ok(usize::try_from(index).ok().filter(|index| *index < list.len()))
 }
@@ -92,11 +119,12 @@ fn index<'v>(container: &Val<'v>, key: &Val<'v>) -> Evaluated<'v> {
             Some(value) => Ok(value?),
             None => Err(failed(format!("index out of bounds: {}", shown(key)))),
         },
+        Val::Map(Map::Json(_)) if key.as_str().is_none() => Err(no_overload()),
         Val::Map(map) => match map.get(key) {
             Some(value) => Ok(value?),
             None => Err(failed(format!("no such key: {}", shown(key)))),
         },
-        _ => Err(no_overload()),
+        _ => Err(failed(format!("no such key: {}", shown(key)))),
     }
 }
 
@@ -104,7 +132,7 @@ fn optional_index<'v>(container: &Val<'v>, key: &Val<'v>) -> Evaluated<'v> {
     let found = match container {
         Val::List(list) => position(list, key)?.and_then(|index| list.get(index)),
         Val::Map(map) => map.get(key),
-        _ => return Err(no_overload()),
+        _ => None,
     };
     Ok(match found {
         Some(value) => Val::some(value?),
@@ -186,7 +214,7 @@ fn literal_text(value: &Val<'_>) -> Option<String> {
     Some(match value {
         Val::String(_) => format!("{text:?}"),
         Val::Bytes(_) => format!("b{text:?}"),
-        Val::Double(n) => format!("{n:.6}"),
+        Val::Double(n) => format::nested_double(*n),
         Val::Duration(_) => format!("duration({text:?})"),
         Val::Timestamp(_) => format!("timestamp({text:?})"),
         _ => text,

@@ -1,10 +1,11 @@
 //! Addresses and URLs.
 
 use super::super::eval::{EvalError, Evaluated, failed};
-use super::super::value::{Map, Opaque, Url, Val};
+use super::super::value::{Map, Opaque, Val};
+use super::netip::parse_addr;
 use std::net::IpAddr;
 use std::rc::Rc;
-use sublet_machinery::structural::format;
+use sublet_machinery::structural::url::{Url, parse_request_uri};
 
 pub(super) fn call<'v>(function: &str, is_member: bool, args: &[Val<'v>]) -> Option<Evaluated<'v>> {
     use Opaque::{Cidr, Ip};
@@ -15,8 +16,11 @@ pub(super) fn call<'v>(function: &str, is_member: bool, args: &[Val<'v>]) -> Opt
         ("ip.isCanonical", [Val::String(text)]) => parse_ip(text.as_str()).map(|ip| Val::Bool(ip.to_string() == text.as_str())),
         ("cidr", [Val::String(text)]) => parse_cidr(text.as_str()).map(|(ip, bits)| Val::Opaque(Cidr(ip, bits))),
         ("isCIDR", [Val::String(text)]) => bool(parse_cidr(text.as_str()).is_ok()),
-        ("url", [Val::String(text)]) => parse_url(text.as_str()).map(|url| Val::Opaque(Opaque::Url(Rc::new(url)))),
-        ("isURL", [Val::String(text)]) => bool(format::is_valid("uri", text.as_str())),
+        ("url", [Val::String(text)]) => match parse_request_uri(text.as_str()) {
+            Ok(url) => Ok(Val::Opaque(Opaque::Url(Rc::new(url)))),
+            Err(why) => Err(failed(format!("URL parse error during conversion from string: {why}"))),
+        },
+        ("isURL", [Val::String(text)]) => bool(parse_request_uri(text.as_str()).is_ok()),
         (_, [Val::Opaque(Ip(ip))]) => address(function, *ip)?,
         ("ip", [Val::Opaque(Cidr(ip, _))]) => Ok(Val::Opaque(Ip(*ip))),
         ("prefixLength", [Val::Opaque(Cidr(_, bits))]) => Ok(Val::Int(i64::from(*bits))),
@@ -40,26 +44,36 @@ pub(super) fn call<'v>(function: &str, is_member: bool, args: &[Val<'v>]) -> Opt
 }
 
 fn parse_ip(text: &str) -> Result<IpAddr, EvalError> {
-    let parsed: IpAddr =
-        text.parse().map_err(|_| failed(format!("IP Address {text:?} parse error during conversion from string: unable to parse IP")))?;
+    let (parsed, has_zone) =
+        parse_addr(text).map_err(|why| failed(format!("IP Address {text:?} parse error during conversion from string: {why}")))?;
     match parsed {
+        _ if has_zone => Err(failed(format!("IP address {text:?} with zone value is not allowed"))),
         IpAddr::V6(v6) if v6.to_ipv4_mapped().is_some() => Err(failed(format!("IPv4-mapped IPv6 address {text:?} is not allowed"))),
         ip => Ok(ip),
     }
 }
 
 fn parse_cidr(text: &str) -> Result<(IpAddr, u8), EvalError> {
-    let wrong =
-        |why: &str| failed(format!("network address parse error during conversion from string: netip.ParsePrefix({text:?}): {why}"));
-    let (address, bits) = text.split_once('/').ok_or_else(|| wrong("no '/'"))?;
-    let ip: IpAddr = address.parse().map_err(|_| wrong("unable to parse IP"))?;
-    let is_plain = !bits.is_empty() && bits.bytes().all(|b| b.is_ascii_digit()) && (bits == "0" || !bits.starts_with('0'));
-    let bits = bits.parse::<u8>().ok().filter(|b| is_plain && *b <= if ip.is_ipv4() { 32 } else { 128 });
-    let bits = bits.ok_or_else(|| wrong("bad bits after slash"))?;
+    const DURING: &str = "network address parse error during conversion from string: ";
+    let (ip, bits) = parse_prefix(text).map_err(|why| failed(format!("{DURING}{DURING}netip.ParsePrefix({text:?}): {why}")))?;
     if matches!(ip, IpAddr::V6(v6) if v6.to_ipv4_mapped().is_some()) {
-        return Err(failed(format!("IPv4-mapped IPv6 address {text:?} is not allowed")));
+        return Err(failed(format!("{DURING}IPv4-mapped IPv6 address {text:?} is not allowed")));
     }
     Ok((ip, bits))
+}
+
+fn parse_prefix(text: &str) -> Result<(IpAddr, u8), String> {
+    let (address, bits) = text.rsplit_once('/').ok_or("no '/'")?;
+    let (ip, has_zone) = parse_addr(address)?;
+    if has_zone {
+        return Err("IPv6 zones cannot be present in a prefix".into());
+    }
+    let is_plain = !bits.is_empty() && bits.bytes().all(|b| b.is_ascii_digit()) && (bits == "0" || !bits.starts_with('0'));
+    if !is_plain {
+        return Err(format!("bad bits after slash: {bits:?}"));
+    }
+    let bits = bits.parse().ok().filter(|b| *b <= if ip.is_ipv4() { 32 } else { 128 });
+    Ok((ip, bits.ok_or("prefix length out of range")?))
 }
 
 fn mask(ip: IpAddr, bits: u8) -> IpAddr {
@@ -100,24 +114,6 @@ fn address<'v>(function: &str, ip: IpAddr) -> Option<Evaluated<'v>> {
     }))
 }
 
-fn parse_url(text: &str) -> Result<Url, EvalError> {
-    if !format::is_valid("uri", text) {
-        return Err(failed(format!("URL parse error during conversion from string: parse {text:?}: invalid URI for request")));
-    }
-    let text = text.split('#').next().unwrap_or_default();
-    let (scheme, rest) = match text.split_once(':') {
-        Some((scheme, rest)) if !scheme.contains('/') => (scheme.to_lowercase(), rest),
-        _ => (String::new(), text),
-    };
-    let (rest, query) = rest.split_once('?').unwrap_or((rest, ""));
-    let (host, path) = match rest.strip_prefix("//") {
-        Some(rest) => rest.find('/').map_or((rest, ""), |at| rest.split_at(at)),
-        None => ("", rest),
-    };
-    let host = host.rsplit('@').next().unwrap_or_default();
-    Ok(Url { scheme, host: host.into(), path: path.replace(' ', "%20"), query: query.into() })
-}
-
 fn part_of_url<'v>(function: &str, url: &Url) -> Option<Evaluated<'v>> {
     let (name, port) = match url.host.strip_prefix('[').and_then(|rest| rest.split_once(']')) {
         Some((name, port)) => (name, port.strip_prefix(':').unwrap_or_default()),
@@ -128,7 +124,7 @@ fn part_of_url<'v>(function: &str, url: &Url) -> Option<Evaluated<'v>> {
         "getHost" => Val::text(&url.host),
         "getHostname" => Val::text(name),
         "getPort" => Val::text(port),
-        "getEscapedPath" => Val::text(&url.path),
+        "getEscapedPath" => Val::text(&url.escaped_path),
         "getQuery" => {
             let mut members: Vec<(String, Vec<Val<'v>>)> = Vec::new();
             for (key, value) in form_urlencoded::parse(url.query.as_bytes()) {

@@ -1,15 +1,14 @@
-//! Quantities and versions.
+//! Quantities.
 
 use super::super::eval::{Evaluated, failed};
-use super::super::value::{Opaque, Semver, Val};
+use super::super::value::{Opaque, Val};
 use std::cmp::Ordering;
-use std::rc::Rc;
 
 /// Quantities are counted in billionths.
 const ONE: i128 = 1_000_000_000;
 
 pub(super) fn call<'v>(function: &str, args: &[Val<'v>]) -> Option<Evaluated<'v>> {
-    use Opaque::{Quantity, Semver as Version};
+    use Opaque::Quantity;
     let bool = |value: bool| Ok(Val::Bool(value));
     let order = |order: Ordering| Ok(Val::Int(order as i64));
     Some(match (function, args) {
@@ -36,17 +35,6 @@ pub(super) fn call<'v>(function: &str, args: &[Val<'v>]) -> Option<Evaluated<'v>
         ("isGreaterThan", [Val::Opaque(Quantity(a)), Val::Opaque(Quantity(b))]) => bool(a > b),
         ("isLessThan", [Val::Opaque(Quantity(a)), Val::Opaque(Quantity(b))]) => bool(a < b),
         ("compareTo", [Val::Opaque(Quantity(a)), Val::Opaque(Quantity(b))]) => order(a.cmp(b)),
-        ("semver", [Val::String(text)]) => version(text.as_str(), false),
-        ("semver", [Val::String(text), Val::Bool(normalize)]) => version(text.as_str(), *normalize),
-        ("isSemver", [Val::String(text)]) => bool(version(text.as_str(), false).is_ok()),
-        ("isSemver", [Val::String(text), Val::Bool(normalize)]) => bool(version(text.as_str(), *normalize).is_ok()),
-        ("isGreaterThan", [Val::Opaque(Version(a)), Val::Opaque(Version(b))]) => bool(compare(a, b).is_gt()),
-        ("isLessThan", [Val::Opaque(Version(a)), Val::Opaque(Version(b))]) => bool(compare(a, b).is_lt()),
-        ("compareTo", [Val::Opaque(Version(a)), Val::Opaque(Version(b))]) => order(compare(a, b)),
-        ("major" | "minor" | "patch", [Val::Opaque(Version(v))]) => {
-            let at = ["major", "minor", "patch"].iter().position(|name| *name == function)?;
-            Ok(Val::Int(i64::try_from(v.numbers[at]).unwrap_or(i64::MAX)))
-        }
         _ => return None,
     })
 }
@@ -60,7 +48,7 @@ fn parse(text: &str) -> Option<i128> {
     let end = unsigned.find(|c: char| !(c.is_ascii_digit() || c == '.')).unwrap_or(unsigned.len());
     let (number, suffix) = unsigned.split_at(end);
     let (whole, fraction) = number.split_once('.').unwrap_or((number, ""));
-    if whole.is_empty() && fraction.is_empty() || fraction.contains('.') || whole.len() > 20 {
+    if whole.is_empty() && fraction.is_empty() || fraction.contains('.') || whole.len() > 38 {
         return None;
     }
     let (base, exponent): (i128, i32) = match suffix {
@@ -88,13 +76,15 @@ fn parse(text: &str) -> Option<i128> {
     let places = fraction.len() as i32;
     let nanos = if base == 1024 {
         let scale = 1024i128.checked_pow(u32::try_from(exponent).ok()?)?;
-        divide_up(digits.checked_mul(scale)?.checked_mul(ONE)?, 10i128.checked_pow(places as u32)?)
+        divide_up(digits.saturating_mul(scale).saturating_mul(ONE), 10i128.checked_pow(places as u32)?)
     } else {
         let shift = exponent.checked_add(9)?.checked_sub(places)?;
         let power = 10i128.checked_pow(shift.unsigned_abs());
         match (shift >= 0, power) {
-            (true, Some(power)) => digits.checked_mul(power)?,
-            (true, None) => return None,
+            // What does not fit stays as much as fits.
+            (true, Some(power)) => digits.saturating_mul(power),
+            (true, None) if digits == 0 => 0,
+            (true, None) => i128::MAX,
             (false, Some(power)) => divide_up(digits, power),
             (false, None) => i128::from(digits != 0),
         }
@@ -103,65 +93,5 @@ fn parse(text: &str) -> Option<i128> {
 }
 
 fn divide_up(value: i128, by: i128) -> i128 {
-    (value + by - 1) / by
-}
-
-fn version<'v>(text: &str, normalize: bool) -> Evaluated<'v> {
-    let wrong = || failed(format!("Invalid Semantic Version: {text:?}"));
-    let text = if normalize { text.strip_prefix('v').unwrap_or(text) } else { text };
-    let (core, build) = text.split_once('+').map_or((text, None), |(core, build)| (core, Some(build)));
-    let (core, pre) = core.split_once('-').map_or((core, None), |(core, pre)| (core, Some(pre)));
-    let is_part = |part: &str| !part.is_empty() && part.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'-');
-    let has_zero = |part: &str| part.len() > 1 && part.starts_with('0') && part.bytes().all(|b| b.is_ascii_digit());
-    if pre.is_some_and(|p| !p.split('.').all(|part| is_part(part) && !has_zero(part))) || build.is_some_and(|b| !b.split('.').all(is_part))
-    {
-        return Err(wrong());
-    }
-    let mut parts: Vec<&str> = core.split('.').collect();
-    while normalize && parts.len() < 3 {
-        parts.push("0");
-    }
-    let mut numbers = [0; 3];
-    if parts.len() != 3 {
-        return Err(wrong());
-    }
-    for (number, part) in numbers.iter_mut().zip(parts) {
-        let part = if normalize && part.len() > 1 { part.trim_start_matches('0') } else { part };
-        let part = if part.is_empty() && normalize { "0" } else { part };
-        if has_zero(part) || !part.bytes().all(|b| b.is_ascii_digit()) {
-            return Err(wrong());
-        }
-        *number = part.parse().map_err(|_| wrong())?;
-    }
-    Ok(Val::Opaque(Opaque::Semver(Rc::new(Semver { numbers, pre: pre.unwrap_or_default().into() }))))
-}
-
-fn compare(a: &Semver, b: &Semver) -> Ordering {
-    a.numbers.cmp(&b.numbers).then_with(|| match (a.pre.is_empty(), b.pre.is_empty()) {
-        (true, true) => Ordering::Equal,
-        // A release comes after what leads to it.
-        (true, false) => Ordering::Greater,
-        (false, true) => Ordering::Less,
-        (false, false) => compare_pre(&a.pre, &b.pre),
-    })
-}
-
-fn compare_pre(a: &str, b: &str) -> Ordering {
-    let (mut left, mut right) = (a.split('.'), b.split('.'));
-    loop {
-        let order = match (left.next(), right.next()) {
-            (None, None) => return Ordering::Equal,
-            (None, Some(_)) => return Ordering::Less,
-            (Some(_), None) => return Ordering::Greater,
-            (Some(a), Some(b)) => match (a.parse::<u64>(), b.parse::<u64>()) {
-                (Ok(a), Ok(b)) => a.cmp(&b),
-                (Ok(_), Err(_)) => Ordering::Less,
-                (Err(_), Ok(_)) => Ordering::Greater,
-                (Err(_), Err(_)) => a.cmp(b),
-            },
-        };
-        if order != Ordering::Equal {
-            return order;
-        }
-    }
+    value / by + i128::from(value % by != 0)
 }

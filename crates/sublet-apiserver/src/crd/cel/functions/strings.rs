@@ -2,11 +2,8 @@
 
 use super::super::eval::{Evaluated, failed};
 use super::super::value::Val;
-use super::{convert, text_of};
+use super::format;
 use regex::Regex;
-
-/// Text that one call may make.
-const TEXT_BYTES_MAX: usize = 8 << 20;
 
 pub(super) fn call<'v>(function: &str, is_member: bool, args: &[Val<'v>]) -> Option<Evaluated<'v>> {
     if function == "join" {
@@ -42,7 +39,7 @@ pub(super) fn call<'v>(function: &str, is_member: bool, args: &[Val<'v>]) -> Opt
         ("substring", [Val::Int(start)]) => substring(text, *start, text.chars().count() as i64),
         ("substring", [Val::Int(start), Val::Int(end)]) => substring(text, *start, *end),
         ("format", [Val::List(list)]) => match list.to_vec() {
-            Ok(values) => format(text, &values),
+            Ok(values) => format::call(text, &values),
             Err(error) => Err(failed(error)),
         },
         _ => return None,
@@ -100,7 +97,7 @@ fn last_index_of<'v>(text: &str, part: &str, from: Option<i64>) -> Evaluated<'v>
 fn replace<'v>(text: &str, old: &str, new: &str, limit: i64) -> Evaluated<'v> {
     let count = if old.is_empty() { text.chars().count() + 1 } else { text.matches(old).count() };
     let times = usize::try_from(limit).unwrap_or(usize::MAX).min(count);
-    if text.len() + times.saturating_mul(new.len()) > TEXT_BYTES_MAX {
+    if text.len() + times.saturating_mul(new.len()) > format::TEXT_BYTES_MAX {
         return Err(failed("the replaced text is too long"));
     }
     Ok(Val::text(&text.replacen(old, new, times)))
@@ -175,84 +172,4 @@ fn quote(text: &str) -> String {
     }
     out.push('"');
     out
-}
-
-/// `"%s has %d items".format([...])`
-fn format<'v>(template: &str, values: &[Val<'v>]) -> Evaluated<'v> {
-    let mut out = String::new();
-    let mut values = values.iter();
-    let mut chars = template.chars().peekable();
-    while let Some(c) = chars.next() {
-        if c != '%' {
-            out.push(c);
-            continue;
-        }
-        if chars.peek() == Some(&'%') {
-            chars.next();
-            out.push('%');
-            continue;
-        }
-        let mut precision = None;
-        if chars.peek() == Some(&'.') {
-            chars.next();
-            let mut digits = String::new();
-            while let Some(digit) = chars.next_if(char::is_ascii_digit) {
-                digits.push(digit);
-            }
-            let wanted: usize = digits.parse().map_err(|_| failed("could not parse formatting clause: error while parsing precision"))?;
-            precision = Some(wanted.min(100));
-        }
-        let clause = chars.next().ok_or_else(|| failed("could not parse formatting clause: unexpected end of format string"))?;
-        let value = values.next().ok_or_else(|| failed("index out of range: not enough arguments for the format string"))?;
-        out.push_str(&clause_text(clause, precision, value)?);
-        if out.len() > TEXT_BYTES_MAX {
-            return Err(failed("the formatted text is too long"));
-        }
-    }
-    Ok(Val::text(&out))
-}
-
-fn clause_text(clause: char, precision: Option<usize>, value: &Val<'_>) -> Result<String, super::super::eval::EvalError> {
-    let wrong = |what: &str| failed(format!("error during formatting: {what} clause cannot be used on {}", value.type_name()));
-    Ok(match (clause, value) {
-        ('s', value) => text_of(value).ok_or_else(|| wrong("string"))?,
-        ('d', Val::Int(n)) => n.to_string(),
-        ('d', Val::Uint(n)) => n.to_string(),
-        ('d', _) => return Err(wrong("decimal")),
-        ('f', Val::Double(n)) => format!("{n:.*}", precision.unwrap_or(6)),
-        ('f', _) => return Err(wrong("fixed-point")),
-        ('e', Val::Double(n)) => exponent_text(*n, precision.unwrap_or(6)),
-        ('e', _) => return Err(wrong("scientific")),
-        ('b', Val::Int(n)) if *n < 0 => format!("-{:b}", n.unsigned_abs()),
-        ('b', Val::Int(n)) => format!("{n:b}"),
-        ('b', Val::Uint(n)) => format!("{n:b}"),
-        ('b', Val::Bool(flag)) => u8::from(*flag).to_string(),
-        ('b', _) => return Err(wrong("binary")),
-        ('x' | 'X', _) => {
-            let text = match value {
-                Val::Int(n) if *n < 0 => format!("-{:x}", n.unsigned_abs()),
-                Val::Int(n) => format!("{n:x}"),
-                Val::Uint(n) => format!("{n:x}"),
-                Val::String(text) => text.as_str().bytes().map(|b| format!("{b:02x}")).collect(),
-                Val::Bytes(bytes) => bytes.iter().map(|b| format!("{b:02x}")).collect(),
-                _ => return Err(wrong("hex")),
-            };
-            if clause == 'X' { text.to_uppercase() } else { text }
-        }
-        ('o', Val::Int(n)) if *n < 0 => format!("-{:o}", n.unsigned_abs()),
-        ('o', Val::Int(n)) => format!("{n:o}"),
-        ('o', Val::Uint(n)) => format!("{n:o}"),
-        ('o', _) => return Err(wrong("octal")),
-        (other, _) => return Err(failed(format!("could not parse formatting clause: unrecognized formatting clause {other:?}"))),
-    })
-}
-
-fn exponent_text(value: f64, precision: usize) -> String {
-    if !value.is_finite() {
-        return convert::double_text(value);
-    }
-    let text = format!("{value:.precision$e}");
-    let (digits, exponent) = text.split_once('e').unwrap_or((&text, "0"));
-    let (sign, exponent) = exponent.strip_prefix('-').map_or(('+', exponent), |e| ('-', e));
-    format!("{digits}e{sign}{exponent:0>2}")
 }

@@ -2,8 +2,7 @@
 
 use super::super::eval::{Evaluated, failed};
 use super::super::value::Val;
-use jiff::tz::{Offset, TimeZone};
-use jiff::{SignedDuration, Timestamp, Zoned};
+use jiff::civil::DateTime;
 
 const SECOND: i64 = 1_000_000_000;
 
@@ -11,31 +10,27 @@ pub(super) fn call<'v>(function: &str, is_member: bool, args: &[Val<'v>]) -> Opt
     let overflow = || failed("timestamp overflow");
     Some(match (function, args) {
         ("_+_", [Val::Timestamp(at), Val::Duration(nanos)] | [Val::Duration(nanos), Val::Timestamp(at)]) => {
-            at.checked_add(SignedDuration::from_nanos(*nanos)).map(Val::Timestamp).map_err(|_| overflow())
+            at.plus(*nanos).map(Val::Timestamp).ok_or_else(overflow)
         }
-        ("_-_", [Val::Timestamp(at), Val::Duration(nanos)]) => {
-            at.checked_sub(SignedDuration::from_nanos(*nanos)).map(Val::Timestamp).map_err(|_| overflow())
-        }
-        ("_-_", [Val::Timestamp(a), Val::Timestamp(b)]) => {
-            i64::try_from(a.as_nanosecond() - b.as_nanosecond()).map(Val::Duration).map_err(|_| overflow())
-        }
+        ("_-_", [Val::Timestamp(at), Val::Duration(nanos)]) => at.minus(*nanos).map(Val::Timestamp).ok_or_else(overflow),
+        ("_-_", [Val::Timestamp(a), Val::Timestamp(b)]) => i64::try_from(a.nanos() - b.nanos()).map(Val::Duration).map_err(|_| overflow()),
         ("_+_", [Val::Duration(a), Val::Duration(b)]) => a.checked_add(*b).map(Val::Duration).ok_or_else(|| failed("duration overflow")),
         ("_-_", [Val::Duration(a), Val::Duration(b)]) => a.checked_sub(*b).map(Val::Duration).ok_or_else(|| failed("duration overflow")),
         (_, [Val::Duration(nanos)]) if is_member => part_of_duration(function, *nanos)?,
-        (_, [Val::Timestamp(at)]) if is_member => part(function, &at.to_zoned(TimeZone::UTC))?,
-        (_, [Val::Timestamp(at), Val::String(zone)]) if is_member => match time_zone(zone.as_str()) {
-            Some(zone) => part(function, &at.to_zoned(zone))?,
+        (_, [Val::Timestamp(at)]) if is_member => part(function, at.civil(0)?)?,
+        (_, [Val::Timestamp(at), Val::String(zone)]) if is_member => match offset_of(zone.as_str()) {
+            Some(offset) => part(function, at.civil(offset)?)?,
             None => Err(failed(format!("unknown time zone {}", zone.as_str()))),
         },
         _ => return None,
     })
 }
 
-fn part<'v>(function: &str, at: &Zoned) -> Option<Evaluated<'v>> {
+fn part<'v>(function: &str, at: DateTime) -> Option<Evaluated<'v>> {
     let value = match function {
         "getFullYear" => i64::from(at.year()),
         "getMonth" => i64::from(at.month()) - 1,
-        "getDayOfYear" => i64::from(at.day_of_year()) - 1,
+        "getDayOfYear" => i64::from(at.date().day_of_year()) - 1,
         "getDayOfMonth" => i64::from(at.day()) - 1,
         "getDate" => i64::from(at.day()),
         "getDayOfWeek" => i64::from(at.weekday().to_sunday_zero_offset()),
@@ -60,19 +55,15 @@ fn part_of_duration<'v>(function: &str, nanos: i64) -> Option<Evaluated<'v>> {
 }
 
 /// A fixed offset (`-08:00`) or `UTC`; names of places need a database that is not carried.
-fn time_zone(text: &str) -> Option<TimeZone> {
+fn offset_of(text: &str) -> Option<i32> {
     if text.is_empty() || text == "UTC" {
-        return Some(TimeZone::UTC);
+        return Some(0);
     }
     let (hours, minutes) = text.split_once(':')?;
     let negative = hours.starts_with('-');
     let (hours, minutes): (i32, i32) = (hours.trim_start_matches(['-', '+']).parse().ok()?, minutes.parse().ok()?);
     let seconds = hours * 3600 + minutes * 60;
-    Offset::from_seconds(if negative { -seconds } else { seconds }).ok().map(TimeZone::fixed)
-}
-
-pub(super) fn parse<'v>(text: &str) -> Evaluated<'v> {
-    text.parse::<Timestamp>().map(Val::Timestamp).map_err(|_| failed(format!("cannot parse {text:?} as a timestamp")))
+    (seconds.abs() <= 24 * 3600).then_some(if negative { -seconds } else { seconds })
 }
 
 /// `3600s`, `1.5s`: how CEL writes durations.
