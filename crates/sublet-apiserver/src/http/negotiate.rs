@@ -34,16 +34,16 @@ pub struct Accepted {
 
 /// The first acceptable entry of the Accept header.
 pub fn accept(headers: &HeaderMap) -> Result<Accepted, ApiError> {
-    first(headers, |_| true, "application/json, application/yaml, application/vnd.kubernetes.protobuf")
+    first(headers, |_| true)
 }
 
 /// The same for a custom resource, which has no protobuf; its metadata has.
 pub fn accept_custom(headers: &HeaderMap) -> Result<Accepted, ApiError> {
     let speaks = |accepted: &Accepted| accepted.encoding != Encoding::Protobuf || accepted.form == Form::Metadata;
-    first(headers, speaks, "application/json, application/yaml")
+    first(headers, speaks)
 }
 
-fn first(headers: &HeaderMap, speaks: impl Fn(&Accepted) -> bool, known: &str) -> Result<Accepted, ApiError> {
+fn first(headers: &HeaderMap, speaks: impl Fn(&Accepted) -> bool) -> Result<Accepted, ApiError> {
     let mut seen = false;
     for value in headers.get_all(ACCEPT) {
         let Ok(value) = value.to_str() else { continue };
@@ -55,7 +55,9 @@ fn first(headers: &HeaderMap, speaks: impl Fn(&Accepted) -> bool, known: &str) -
         }
     }
     if seen {
-        return Err(ApiError::not_acceptable(format!("only the following media types are accepted: {known}")));
+        return Err(ApiError::not_acceptable(
+            "only the following media types are accepted: application/json, application/yaml, application/vnd.kubernetes.protobuf",
+        ));
     }
     Ok(Accepted::default())
 }
