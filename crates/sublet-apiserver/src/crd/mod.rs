@@ -17,7 +17,7 @@ mod names;
 mod prepare;
 mod rows;
 mod strategy;
-mod validate;
+pub(crate) mod validate;
 mod view;
 
 pub use cleanup::{CLEANUP_FINALIZER, Cleanup, begin_delete, cleanup_failed, cleanup_plan};
