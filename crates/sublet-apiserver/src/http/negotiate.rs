@@ -29,6 +29,8 @@ pub enum Form {
 pub struct Accepted {
     pub encoding: Encoding,
     pub form: Form,
+    /// The form was asked for a list.
+    pub of_list: bool,
     pub pretty: bool,
 }
 
@@ -55,7 +57,7 @@ fn first(headers: &HeaderMap, speaks: impl Fn(&Accepted) -> bool, known: &str) -
         }
     }
     if seen {
-        return Err(ApiError::not_acceptable(format!("only the following media types are accepted: {known}")));
+        return Err(ApiError::not_acceptable(format!("406: Not Acceptable\n\nAvailable representations: {known}")));
     }
     Ok(Accepted::default())
 }
@@ -63,7 +65,7 @@ fn first(headers: &HeaderMap, speaks: impl Fn(&Accepted) -> bool, known: &str) -
 fn accept_entry(entry: &str) -> Option<Accepted> {
     let mut parts = entry.split(';').map(str::trim);
     let encoding = match parts.next()? {
-        "application/json" | "*/*" | "application/*" | "text/*" | "text/html" => Encoding::Json,
+        "application/json" | "*/*" | "application/*" => Encoding::Json,
         "application/yaml" => Encoding::Yaml,
         PROTOBUF => Encoding::Protobuf,
         _ => return None,
@@ -85,7 +87,7 @@ fn accept_entry(entry: &str) -> Option<Accepted> {
         ("PartialObjectMetadata" | "PartialObjectMetadataList", "meta.k8s.io", "v1" | "v1beta1") => Form::Metadata,
         _ => return None,
     };
-    Some(Accepted { encoding, form, pretty })
+    Some(Accepted { encoding, form, of_list: as_kind == "PartialObjectMetadataList", pretty })
 }
 
 pub fn accepts_gzip(headers: &HeaderMap) -> bool {
