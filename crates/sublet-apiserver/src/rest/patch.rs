@@ -164,6 +164,9 @@ fn keep_identity(live: &Value, new: &Value) -> Result<(), ApiError> {
             live.name()
         )));
     }
+    if new.namespace().is_empty() && !live.namespace().is_empty() {
+        new.metadata_mut().insert("namespace".into(), live.namespace().into());
+    }
     if new.namespace() != live.namespace() {
         return Err(ApiError::bad_request("the namespace of the provided object does not match the namespace sent on the request"));
     }

@@ -19,7 +19,9 @@ use http::request::Parts;
 use http::{HeaderMap, Method, Request, StatusCode};
 use jiff::Timestamp;
 use serde_json::json;
+use std::borrow::Cow;
 use std::sync::{Arc, Mutex};
+use sublet_machinery::selector::FieldSelector;
 use sublet_machinery::{ApiError, Reason};
 
 /// Marks a request from within the process; the identity needs no proof.
@@ -82,7 +84,7 @@ impl Server {
             return Err(ApiError::unavailable("the server is shutting down"));
         }
         let user = self.identify(parts)?;
-        self.authorize(&user, info)?;
+        self.authorize(&user, &by_selected_name(info, query))?;
         let long_running = info.verb == "watch" || CONNECT.contains(&info.subresource.as_str());
         let _permit = if long_running {
             None
@@ -348,6 +350,18 @@ impl Server {
 fn no_such_page(registry: &Snapshot, group: &str) -> Result<HttpResponse, ApiError> {
     let builtin = group.is_empty() || registry.resources.values().any(|r| r.group == group && r.custom.is_none());
     if builtin { Err(ApiError::no_such_path()) } else { Ok(respond::no_such_page()) }
+}
+
+/// A list or watch of one name by field selector is about that name: RBAC may allow it by `resourceNames`.
+fn by_selected_name<'a>(info: &'a RequestInfo, query: &Query) -> Cow<'a, RequestInfo> {
+    let of_collection = matches!(info.verb, "list" | "watch" | "deletecollection") && info.name.is_empty();
+    if !of_collection || query.get("fieldSelector").is_empty() {
+        return Cow::Borrowed(info);
+    }
+    match FieldSelector::parse(query.get("fieldSelector")).ok().and_then(|s| s.requires_exact_match("metadata.name").map(str::to_string)) {
+        Some(name) => Cow::Owned(RequestInfo { name, ..info.clone() }),
+        None => Cow::Borrowed(info),
+    }
 }
 
 fn health(path: &str, query: &Query) -> HttpResponse {

@@ -249,6 +249,16 @@ impl Errors {
         }
     }
 
+    /// As [`Self::immutable`], where the error does not show the value (upstream's generated rules).
+    pub fn immutable_unshown(&mut self, field: &Field<'_>, old: &Value) {
+        let before = self.0.len();
+        self.immutable(field, old);
+        if self.0.len() > before {
+            self.0.truncate(before);
+            self.add(field.invalid_as(Value::Null, IMMUTABLE));
+        }
+    }
+
     pub fn ip(&mut self, field: &Field<'_>) {
         self.extend(names::validate_ip_legacy(&field.path, field.text(), true));
     }

@@ -1,17 +1,22 @@
 //! What the schema cannot say about a kind, as pure functions: dependent defaults, system fields,
 //! cross-field rules, immutability.
 
-mod access;
 mod apps;
 mod autoscaling;
 mod batch;
+mod certificates;
+mod conditions;
+mod coordination;
 mod core;
+mod disruption;
 pub(crate) mod edit;
 pub(crate) mod field;
 mod networking;
 pub(crate) mod pod;
 mod policy;
 pub(crate) mod quantities;
+mod rbac;
+mod scheduling;
 mod status;
 mod storage;
 mod table;

@@ -1,6 +1,8 @@
 //! Which kind has which rules.
 
-use super::{Strategy, access, apps, autoscaling, batch, core, networking, pod, policy, storage};
+use super::{
+    Strategy, apps, autoscaling, batch, certificates, coordination, core, disruption, networking, pod, policy, rbac, scheduling, storage,
+};
 
 /// The strategy of a built-in resource, by group and plural name; resources without rules of their own get
 /// [`Strategy::PLAIN`]. A subresource with rules of its own is asked for as `pods/resize`.
@@ -22,9 +24,10 @@ pub fn of(group: &str, resource: &str) -> Strategy {
             _ => Strategy::PLAIN,
         },
         "rbac.authorization.k8s.io" => match resource {
-            "roles" => access::ROLE,
-            "clusterroles" => access::CLUSTER_ROLE,
-            "rolebindings" | "clusterrolebindings" => access::ROLE_BINDING,
+            "roles" => rbac::ROLE,
+            "clusterroles" => rbac::CLUSTER_ROLE,
+            "rolebindings" => rbac::ROLE_BINDING,
+            "clusterrolebindings" => rbac::CLUSTER_ROLE_BINDING,
             _ => Strategy::PLAIN,
         },
         _ => of_other(group, resource),
@@ -77,22 +80,23 @@ fn of_other(group: &str, resource: &str) -> Strategy {
         ("apiextensions.k8s.io", "customresourcedefinitions") => crate::crd::DEFINITION,
         ("apiregistration.k8s.io", "apiservices") => policy::API_SERVICE,
         ("autoscaling", "horizontalpodautoscalers") => autoscaling::AUTOSCALER,
-        ("certificates.k8s.io", "certificatesigningrequests") => access::CERTIFICATE_REQUEST,
-        ("certificates.k8s.io", "clustertrustbundles") => access::TRUST_BUNDLE,
-        ("certificates.k8s.io", "podcertificaterequests") => access::POD_CERTIFICATE_REQUEST,
-        ("coordination.k8s.io", "leases") => access::LEASE,
-        ("discovery.k8s.io", "endpointslices") => core::endpoints::ENDPOINT_SLICE,
+        ("certificates.k8s.io", "certificatesigningrequests") => certificates::CERTIFICATE_REQUEST,
+        ("certificates.k8s.io", "certificatesigningrequests/approval") => certificates::CERTIFICATE_APPROVAL,
+        ("certificates.k8s.io", "clustertrustbundles") => certificates::TRUST_BUNDLE,
+        ("certificates.k8s.io", "podcertificaterequests") => certificates::POD_CERTIFICATE_REQUEST,
+        ("coordination.k8s.io", "leases") => coordination::LEASE,
+        ("discovery.k8s.io", "endpointslices") => core::endpoint_slice::ENDPOINT_SLICE,
         ("events.k8s.io", "events") => core::event::EVENTS_EVENT,
         ("flowcontrol.apiserver.k8s.io", "flowschemas") => policy::FLOW_SCHEMA,
         ("flowcontrol.apiserver.k8s.io", "prioritylevelconfigurations") => policy::PRIORITY_LEVEL,
-        ("node.k8s.io", "runtimeclasses") => storage::RUNTIME_CLASS,
-        ("policy", "poddisruptionbudgets") => autoscaling::DISRUPTION_BUDGET,
+        ("node.k8s.io", "runtimeclasses") => scheduling::RUNTIME_CLASS,
+        ("policy", "poddisruptionbudgets") => disruption::DISRUPTION_BUDGET,
         ("resource.k8s.io", "deviceclasses") => policy::DEVICE_CLASS,
         ("resource.k8s.io", "devicetaintrules") => policy::DEVICE_TAINT_RULE,
         ("resource.k8s.io", "resourceclaims") => policy::RESOURCE_CLAIM,
         ("resource.k8s.io", "resourceclaimtemplates") => policy::RESOURCE_CLAIM_TEMPLATE,
         ("resource.k8s.io", "resourceslices") => policy::RESOURCE_SLICE,
-        ("scheduling.k8s.io", "priorityclasses") => storage::PRIORITY_CLASS,
+        ("scheduling.k8s.io", "priorityclasses") => scheduling::PRIORITY_CLASS,
         ("storage.k8s.io", "csidrivers") => storage::CSI_DRIVER,
         ("storage.k8s.io", "csinodes") => storage::CSI_NODE,
         ("storage.k8s.io", "csistoragecapacities") => storage::CSI_STORAGE_CAPACITY,

@@ -14,32 +14,6 @@ use sublet_runtime::{ClientError, Ctx, DeleteOptions, EventKind, Patch, PatchOpt
 pub(crate) const BURST_PODS_MAX: usize = 500;
 const SLOW_START_FIRST: usize = 1;
 
-/// One write that a step decided on.
-#[derive(Clone, Debug)]
-pub(crate) enum Action {
-    Create { gvr: Gvr, object: Value },
-    Update { gvr: Gvr, object: Value },
-    UpdateStatus { gvr: Gvr, object: Value },
-    MergePatch { gvr: Gvr, target: Arc<Value>, patch: Value },
-    Delete { gvr: Gvr, target: Arc<Value>, options: DeleteOptions },
-    Event { kind: EventKind, reason: &'static str, message: String },
-}
-
-/// Applies actions in order and stops at the first failure. Events are about `about`.
-pub(crate) async fn apply(ctx: &Ctx, about: &Value, actions: Vec<Action>) -> Result<(), ClientError> {
-    for action in actions {
-        match action {
-            Action::Create { gvr, object } => _ = create(ctx, &gvr, &object).await?,
-            Action::Update { gvr, object } => _ = update(ctx, &gvr, &object).await?,
-            Action::UpdateStatus { gvr, object } => _ = update_status(ctx, &gvr, &object).await?,
-            Action::MergePatch { gvr, target, patch } => _ = merge_patch(ctx, &gvr, &target, patch).await?,
-            Action::Delete { gvr, target, options } => delete(ctx, &gvr, &target, options).await?,
-            Action::Event { kind, reason, message } => ctx.events.record(about, kind, reason, &message).await,
-        }
-    }
-    Ok(())
-}
-
 pub(crate) async fn create(ctx: &Ctx, gvr: &Gvr, object: &Value) -> Result<Value, ClientError> {
     let made = ctx.client.create(gvr, object).await?;
     took_in(ctx, gvr, &made);

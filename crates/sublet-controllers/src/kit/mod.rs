@@ -1,8 +1,6 @@
 //! What the controllers share: predicates over pods, claims by owner reference, conditions, and the
 //! executor that applies plans.
 
-#![allow(dead_code, reason = "grows ahead of its users")]
-
 pub(crate) mod availability;
 pub(crate) mod claim;
 pub(crate) mod conditions;

@@ -162,7 +162,7 @@ impl<'a> Case<'a> {
             Err(conflicts) => return Ok(Err(conflicts)),
         };
         if let Some(owned) = managers.0.get_mut(&id) {
-            owned.replace_set(owned.set.difference(&SERVER_FIELDS));
+            owned.change_set(|set| set.difference(&SERVER_FIELDS));
             if new.is_some() {
                 owned.time = Some(writer.now.into());
             }
@@ -212,7 +212,7 @@ fn record(managers: &mut Managers<'_>, before: &Value, new: &Value, of: Type<'_>
     if !set.is_empty() {
         let id = ManagerId::new(manager, Operation::Update, writer.api_version, writer.subresource);
         let owned = managers.0.entry(id).or_insert_with(|| Owned::new(writer.api_version, FieldSet::new(), None));
-        owned.replace_set(owned.set.union(&set));
+        owned.change_set(|owned| owned.union(set));
         owned.time = Some(writer.now.into());
     }
     managers.cap();

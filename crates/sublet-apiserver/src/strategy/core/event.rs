@@ -1,12 +1,45 @@
 //! Events of the core group and of `events.k8s.io`: one stored kind under two names.
 
-use super::super::Strategy;
-use super::super::edit::fill;
+use super::super::edit::{fill, is_zero};
+use super::super::field::{Errors, Field};
+use super::super::{NameRule, Strategy};
 use serde_json::{Value, json};
+use sublet_machinery::{FieldError, FieldPath, ObjectExt};
 
-pub(crate) const EVENT: Strategy = Strategy { default, fields, create_on_update: true, ..Strategy::PLAIN };
+pub(crate) const EVENT: Strategy = Strategy {
+    default,
+    validate: |event| Errors::of(|errors| validate(event, &OLD, errors)),
+    fields,
+    create_on_update: true,
+    name_rule: NameRule::PathSegment,
+    ..Strategy::PLAIN
+};
 
-pub(crate) const EVENTS_EVENT: Strategy = Strategy { default: default_new, ..EVENT };
+pub(crate) const EVENTS_EVENT: Strategy = Strategy {
+    default: default_new,
+    validate: |event| Errors::of(|errors| validate(event, &NEW, errors)),
+    validate_create: validate_new,
+    validate_update: validate_new_update,
+    name_rule: NameRule::DnsSubdomain,
+    ..EVENT
+};
+
+/// The fields of a version that have another name in the other one.
+struct Names {
+    about: &'static str,
+    message: &'static str,
+    controller: &'static str,
+    /// What errors call the controller.
+    controller_shown: &'static str,
+}
+
+const OLD: Names =
+    Names { about: "involvedObject", message: "message", controller: "reportingComponent", controller_shown: "reportingComponent" };
+const NEW: Names =
+    Names { about: "regarding", message: "note", controller: "reportingController", controller_shown: "reportingController" };
+
+const WORD_BYTES_MAX: usize = 128;
+const MESSAGE_BYTES_MAX: usize = 1024;
 
 fn default(event: &mut Value) {
     fill(event, "source", json!({}));
@@ -47,4 +80,99 @@ fn fields(event: &Value) -> Vec<(&'static str, String)> {
         ("reportingComponent", controller),
         ("type", text(&event["type"])),
     ]
+}
+
+/// Errors call fields by the names of the core version.
+fn validate(event: &Value, names: &Names, errors: &mut Errors) {
+    let root = Field::root(event);
+    let about = root.at(names.about);
+    let namespace = Field::new(&event[names.about]["namespace"], FieldPath::new("involvedObject.namespace"));
+    let home = event.namespace();
+    const MISMATCH: &str = "does not match event.namespace";
+    if is_zero(&event["eventTime"]) {
+        let fits = if namespace.is_zero() { home.is_empty() || home == "default" } else { namespace.text() == home };
+        if !fits {
+            errors.add(namespace.invalid_as(namespace.text(), MISMATCH));
+        }
+        return;
+    }
+    if about.at("namespace").is_zero() && home != "default" && home != "kube-system" {
+        errors.add(namespace.invalid_as("", MISMATCH));
+    }
+    let controller = root.at_as(names.controller, names.controller_shown);
+    errors.require(&controller);
+    errors.qualified_name(&controller);
+    for key in ["reportingInstance", "action", "reason"] {
+        errors.require(&root.at(key));
+        validate_length(&root.at(key), WORD_BYTES_MAX, errors);
+    }
+    validate_length(&root.at_as(names.message, "message"), MESSAGE_BYTES_MAX, errors);
+}
+
+fn validate_length(field: &Field<'_>, bytes_max: usize, errors: &mut Errors) {
+    if field.len() > bytes_max {
+        errors.add(field.invalid_as("", format!("can have at most {bytes_max} characters")));
+    }
+}
+
+fn validate_series(event: &Value, errors: &mut Errors) {
+    if event["series"].is_null() {
+        return;
+    }
+    if event["series"]["count"].as_i64().unwrap_or_default() < 2 {
+        errors.add(FieldError::invalid(&FieldPath::new("series.count"), "", "should be at least 2"));
+    }
+    if is_zero(&event["series"]["lastObservedTime"]) {
+        errors.add(FieldError::required(&FieldPath::new("series.lastObservedTime"), ""));
+    }
+}
+
+fn validate_new(event: &Value) -> Vec<FieldError> {
+    const UNSET: &str = "needs to be unset";
+    let root = Field::root(event);
+    Errors::of(|errors| {
+        validate_series(event, errors);
+        errors.require(&root.at("eventTime"));
+        let kind = root.at("type");
+        if !matches!(kind.text(), "Normal" | "Warning") {
+            errors.add(kind.invalid_as("", format!("has invalid value: {}", kind.text())));
+        }
+        for (key, shown) in
+            [("deprecatedFirstTimestamp", "firstTimestamp"), ("deprecatedLastTimestamp", "lastTimestamp"), ("deprecatedCount", "count")]
+        {
+            if !root.at(key).is_zero() {
+                errors.add(root.at_as(key, shown).invalid_as("", UNSET));
+            }
+        }
+        let source = root.at("deprecatedSource");
+        if !source.at("component").is_zero() || !source.at("host").is_zero() {
+            errors.add(root.at("source").invalid_as("", UNSET));
+        }
+    })
+}
+
+fn validate_new_update(new: &Value, old: &Value) -> Vec<FieldError> {
+    let root = Field::root(new);
+    Errors::of(|errors| {
+        if new["series"] != old["series"] {
+            validate_series(new, errors);
+        }
+        for (key, shown) in [
+            ("regarding", "involvedObject"),
+            ("reason", "reason"),
+            ("note", "message"),
+            ("deprecatedSource", "source"),
+            ("deprecatedFirstTimestamp", "firstTimestamp"),
+            ("deprecatedLastTimestamp", "lastTimestamp"),
+            ("deprecatedCount", "count"),
+            ("type", "type"),
+            ("eventTime", "eventTime"),
+            ("action", "action"),
+            ("related", "related"),
+            ("reportingController", "reportingController"),
+            ("reportingInstance", "reportingInstance"),
+        ] {
+            errors.immutable(&root.at_as(key, shown), &old[key]);
+        }
+    })
 }

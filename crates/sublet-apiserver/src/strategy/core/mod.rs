@@ -1,6 +1,7 @@
 //! The kinds of the core group, except pods and replication controllers.
 
 pub(super) mod config;
+pub(super) mod endpoint_slice;
 pub(super) mod endpoints;
 pub(super) mod event;
 mod limits;

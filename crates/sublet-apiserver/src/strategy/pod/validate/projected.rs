@@ -1,6 +1,6 @@
 //! Projected volumes: several sources below one directory.
 
-use super::super::super::access::validate_signer_name;
+use super::super::super::certificates::validate_signer_name;
 use super::super::super::field::{Errors, Field, Seen};
 use super::env::{FieldPaths, validate_field_ref, validate_resource_ref};
 use super::paths::{file_mode, not_reserved};

@@ -26,7 +26,7 @@ pub(super) fn validate_container(resources: &Field<'_>, claim_names: &BTreeSet<S
 }
 
 /// Overhead is held to the rules of limits.
-pub(super) fn validate_overhead(overhead: &Field<'_>, errors: &mut Errors) {
+pub(crate) fn validate_overhead(overhead: &Field<'_>, errors: &mut Errors) {
     let nothing = Field::new(&Value::Null, overhead.path.clone());
     let limits = Field::new(overhead.value, overhead.path.child("limits"));
     validate_requirements(&nothing, &limits, container_name, errors);

@@ -6,7 +6,7 @@ use sublet_machinery::{FieldError, names};
 
 const EFFECTS: [&str; 3] = ["NoSchedule", "PreferNoSchedule", "NoExecute"];
 
-pub(super) fn validate_tolerations(tolerations: &Field<'_>, errors: &mut Errors) {
+pub(crate) fn validate_tolerations(tolerations: &Field<'_>, errors: &mut Errors) {
     for toleration in tolerations.items() {
         let (key, operator) = (toleration.at("key"), toleration.at("operator"));
         let (value, effect) = (toleration.at("value"), toleration.at("effect"));

@@ -1,4 +1,6 @@
-//! Horizontal pod autoscalers (both versions) and pod disruption budgets.
+//! Horizontal pod autoscalers, both versions.
+
+mod rules;
 
 use super::edit::{child, ensure, fill, fill_zero, is_zero};
 use super::status::{keep_spec, zero_counters};
@@ -13,27 +15,11 @@ pub(super) const AUTOSCALER: Strategy = Strategy {
     },
     prepare_update: keep_status,
     prepare_status_update: keep_spec,
+    validate: rules::validate,
+    validate_status_update: rules::validate_status,
     generation: true,
     ..Strategy::PLAIN
 };
-
-pub(super) const DISRUPTION_BUDGET: Strategy = Strategy {
-    default: |object| {
-        ensure(object, "spec");
-        zero_counters(object, &BUDGET_COUNTERS);
-    },
-    prepare_create: |object| {
-        object["status"] = json!({});
-        zero_counters(object, &BUDGET_COUNTERS);
-    },
-    prepare_update: keep_status,
-    prepare_status_update: keep_spec,
-    generation: true,
-    unconditional_update: false,
-    ..Strategy::PLAIN
-};
-
-const BUDGET_COUNTERS: [&str; 4] = ["currentHealthy", "desiredHealthy", "disruptionsAllowed", "expectedPods"];
 
 fn default_autoscaler(autoscaler: &mut Value) {
     let old_version = autoscaler["apiVersion"] == "autoscaling/v1";
