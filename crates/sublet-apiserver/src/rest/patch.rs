@@ -62,8 +62,8 @@ impl Server {
         // Told once, however often the patch is tried.
         let strict = std::sync::Mutex::new(strict);
         let change = |live: &Value| {
-            let new = merge(live)?;
-            keep_identity(live, &new)?;
+            let mut new = merge(live)?;
+            keep_identity(live, &mut new)?;
             let strict = std::mem::take(&mut *strict.lock().expect("no holder of this lock panics"));
             let patch = || told.map_or_else(|| new.to_string(), go_text);
             decode::conform(request, &new, strict, validation, patch).map(Change::To)
@@ -153,7 +153,7 @@ fn unsupported_patch() -> ApiError {
 }
 
 /// A patch may not turn the object into another one.
-fn keep_identity(live: &Value, new: &Value) -> Result<(), ApiError> {
+fn keep_identity(live: &Value, new: &mut Value) -> Result<(), ApiError> {
     if !new.is_object() {
         return Err(ApiError::bad_request("the patch leaves no object"));
     }
