@@ -104,7 +104,7 @@ impl Server {
         let connects = CONNECT.contains(&info.subresource.as_str());
         let mut accepted = match accepted {
             accepted if connects => accepted.unwrap_or_default(),
-            _ if resource.custom.is_some() && info.subresource != "scale" => negotiate::accept_custom(&parts.headers)?,
+            _ if resource.custom.is_some() => negotiate::accept_custom(&parts.headers)?,
             accepted => accepted?,
         };
         accepted.pretty |= query.bool("pretty");
