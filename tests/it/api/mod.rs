@@ -7,6 +7,7 @@ mod deletion;
 mod documents;
 mod field_validation;
 mod forms;
+mod kinds;
 mod objects;
 mod paging;
 mod patches;

@@ -36,7 +36,7 @@ async fn create_is_refused() {
     t.post(maps, object(json!({"name": "Upper_Case"}))).await;
     t.post(maps, object(json!({"name": "x".repeat(254)}))).await;
     t.post(maps, object(json!({"name": "a", "namespace": "default"}))).await;
-    t.refuse(Request::post(maps, &object(json!({"name": "a", "resourceVersion": "1"})))).await;
+    t.refuse(Request::post(maps, &object(json!({"name": "a", "resourceVersion": "1"}))), "resourceVersion should not be set on objects to be created").await;
     t.post(maps, object(json!({"name": "a", "labels": {"bad key": "x", "ok": "bad value!"}}))).await;
     t.post(maps, object(json!({"name": "a", "annotations": {"Bad/Key/": "x"}}))).await;
     t.post(maps, object(json!({"name": "a", "finalizers": ["nodomain", "bad name/x"]}))).await;
@@ -104,7 +104,7 @@ async fn update() {
     t.put(&format!("{maps}/absent"), config_map("absent", json!({}))).await;
     t.put(a, json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "a", "namespace": "default"}})).await;
     let wrong = json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "a", "resourceVersion": "no number"}});
-    t.refuse(Request::put(a, &wrong)).await;
+    t.refuse(Request::put(a, &wrong), "").await;
     t.note("What is immutable");
     t.put(a, json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "a"}, "immutable": true, "data": {"x": "y"}})).await;
     t.put(a, config_map("a", json!({"x": "z"}))).await;

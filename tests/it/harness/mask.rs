@@ -14,6 +14,9 @@ static CURRENT: LazyLock<Regex> = LazyLock::new(|| Regex::new(r"(current: |Resou
 static VERSION_PARAMETER: LazyLock<Regex> = LazyLock::new(|| Regex::new(r"resourceVersion=(\d+)").unwrap());
 static CREDENTIAL: LazyLock<Regex> = LazyLock::new(|| Regex::new("X509SHA256=[0-9a-f]{64}").unwrap());
 
+/// Objects in messages are Go structs there, with their own names and order of fields.
+static OBJECT: LazyLock<Regex> = LazyLock::new(|| Regex::new(r"Invalid value: (\[\{.*?\}\]|\{[^}]*\})").unwrap());
+
 /// What upstream tells about its own insides: where its Go types are registered, keys in etcd.
 static INSIDES: LazyLock<Regex> = LazyLock::new(|| {
     Regex::new(r#" in scheme "[^"]*"|StorageError: invalid object, Code: 4, Key: [^,]*, ResourceVersion: 0, AdditionalErrorMsg: "#).unwrap()
@@ -93,6 +96,7 @@ impl Mask {
         let text = TIME.replace_all(&text, "<time>");
         let text = TOKEN.replace_all(&text, "<token>");
         let text = CONTINUE.replace_all(&text, "<continue>");
+        let text = OBJECT.replace_all(&text, "Invalid value: <object>");
         let text = CURRENT.replace_all(&text, "$1<rv>");
         let text = PATCH.replace_all(&text, "$1<the patch does not fit>");
         let text = CREDENTIAL.replace_all(&text, "<credential>");

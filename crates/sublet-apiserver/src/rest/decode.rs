@@ -87,7 +87,11 @@ pub fn object(request: &ResourceRequest<'_>, options_kind: &str) -> Result<Value
 /// As [`object`], whatever the Content-Type says the body is.
 fn object_as(request: &ResourceRequest<'_>, options_kind: &str, media_type: &str) -> Result<Value, ApiError> {
     let validation = field_validation(request.query, options_kind)?;
-    let (text, strict_yaml) = json_text(request, media_type)?;
+    let (text, mut strict_yaml) = json_text(request, media_type)?;
+    if validation == FieldValidation::Strict && !strict_yaml.is_empty() {
+        // The YAML reader's errors come as one.
+        strict_yaml = vec![format!("yaml: unmarshal errors:\n  {}", strict_yaml.join("\n  "))];
+    }
     read(request, &text, strict_yaml, validation).map_err(|unreadable| match unreadable {
         Unreadable::Unrecognized(why) => {
             unrecognized(&request.resource, &text, &format!("couldn't get version/kind; json parse error: {why}"))

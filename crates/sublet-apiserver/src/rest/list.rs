@@ -8,12 +8,15 @@ use crate::http::HttpResponse;
 use crate::server::Server;
 use crate::store::Snapshot;
 use crate::store::entry::Entry;
-use base64::engine::general_purpose::URL_SAFE_NO_PAD;
+use base64::alphabet;
+use base64::engine::general_purpose::{GeneralPurpose, NO_PAD, URL_SAFE_NO_PAD};
 use base64::{DecodeError, Engine as _};
 use serde_json::json;
 use std::sync::Arc;
 use sublet_machinery::{ApiError, structural};
 
+/// As Go decodes: bits that are left over at the end do not matter.
+const LENIENT: GeneralPurpose = GeneralPurpose::new(&alphabet::URL_SAFE, NO_PAD.with_decode_allow_trailing_bits(true));
 const TOKEN_VERSION: &str = "meta.k8s.io/v1";
 
 /// A page of a list.
@@ -135,7 +138,7 @@ fn encode_inconsistent(start: &str) -> String {
 /// The revision (`None`: the newest) and the key after which to go on.
 fn decode_token(token: &str) -> Result<(Option<u64>, String), ApiError> {
     let bad = |why: String| ApiError::bad_request(format!("invalid continue token: continue key is not valid: {why}"));
-    let bytes = URL_SAFE_NO_PAD.decode(token).map_err(|e| {
+    let bytes = LENIENT.decode(token).map_err(|e| {
         let at = match e {
             DecodeError::InvalidByte(at, _) | DecodeError::InvalidLastSymbol(at, _) => at,
             DecodeError::InvalidLength(_) | DecodeError::InvalidPadding => token.len(),

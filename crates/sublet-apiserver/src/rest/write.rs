@@ -131,6 +131,7 @@ impl Server {
         let mut object = attributes.object.take().expect("mutation keeps the object");
         (resource.strategy.prepare_create)(&mut object);
         apply_defaults(resource, &mut object);
+        normalize(resource, &mut object);
         let mut allocation = self.allocate(resource, &mut object, None, dry_run, true).await?;
         attributes.object = Some(object);
         let result = self.finish_create(request, &mut attributes, &mut allocation, dry_run).await;
@@ -301,6 +302,7 @@ impl Server {
             (strategy.prepare_update)(&mut new, &old);
         }
         apply_defaults(resource, &mut new);
+        normalize(resource, &mut new);
         if subresource != "status" {
             metadata::bump_generation(resource, &mut new, &old);
         }
@@ -432,7 +434,12 @@ impl Server {
     }
 
     fn validate_metadata(&self, resource: &Resource, object: &Value) -> Vec<FieldError> {
-        validate_metadata(&object["metadata"], resource.namespaced, name_rule(resource.strategy.name_rule), &FieldPath::new("metadata"))
+        let path = FieldPath::new("metadata");
+        let mut errors = validate_metadata(&object["metadata"], resource.namespaced, name_rule(resource.strategy.name_rule), &path);
+        if resource.custom.is_none() {
+            errors.extend(unknown_finalizers(object, &path.child("finalizers")));
+        }
+        errors
     }
 
     async fn allocate(
@@ -464,6 +471,14 @@ async fn settle(allocation: Option<Box<dyn Allocation>>, committed: bool) {
 pub(crate) fn apply_defaults(resource: &Resource, object: &mut Value) {
     structural::default(object, resource.schema.node());
     (resource.strategy.default)(object);
+}
+
+/// Built-in kinds are written as Go writes them.
+fn normalize(resource: &Resource, object: &mut Value) {
+    let builtin = builtin();
+    if Arc::ptr_eq(&resource.schema.table, &builtin.table) {
+        builtin.normalize(resource.schema.node(), object);
+    }
 }
 
 /// The stored form.
@@ -567,6 +582,14 @@ pub(crate) fn is_finished(resource: &Resource, object: &Value) -> bool {
         && object.finalizers().is_empty()
         && object.i64_at("/metadata/deletionGracePeriodSeconds").unwrap_or(0) == 0
         && (resource.strategy.grace != crate::strategy::Grace::Namespace || object.array_at("/spec/finalizers").is_empty())
+}
+
+/// Finalizers of built-in kinds are upstream's own, or named after a domain.
+fn unknown_finalizers(object: &Value, path: &FieldPath) -> Vec<FieldError> {
+    let is_known = |name: &str| name.contains('/') || matches!(name, "kubernetes" | "orphan" | "foregroundDeletion");
+    let unknown = object.finalizers().into_iter().enumerate().filter(|(_, name)| !is_known(name));
+    let why = "name is neither a standard finalizer name nor is it fully qualified";
+    unknown.map(|(index, name)| FieldError::invalid(&path.index(index), name, why)).collect()
 }
 
 fn name_rule(rule: NameRule) -> NameFn {

@@ -10,7 +10,7 @@ use crate::hooks::ConnectTarget;
 use crate::http::body::{self, BoxError};
 use crate::http::negotiate::{self, Accepted};
 use crate::http::respond::{self, HttpResponse};
-use crate::http::{Query, RequestInfo};
+use crate::http::{Body, Query, RequestInfo};
 use crate::registry::{Resource, Snapshot};
 use crate::rest::ResourceRequest;
 use crate::rest::delete::DeleteOptions;
@@ -22,7 +22,7 @@ use serde_json::json;
 use std::borrow::Cow;
 use std::sync::{Arc, Mutex};
 use sublet_machinery::selector::FieldSelector;
-use sublet_machinery::{ApiError, Reason};
+use sublet_machinery::{ApiError, ObjectExt, Reason};
 
 /// Marks a request from within the process; the identity needs no proof.
 #[derive(Clone)]
@@ -52,7 +52,7 @@ impl Server {
         let (parts, body) = request.into_parts();
         let query = Query::parse(parts.uri.query());
         let info = RequestInfo::parse(&parts.method, parts.uri.path(), &query);
-        let accepted = negotiate::accept(&parts.headers);
+        let accepted = negotiate::accept(&parts.headers, info.verb == "list");
         let fallback = accepted.clone().unwrap_or_default();
         let started = tokio::time::Instant::now();
         let mut response = match self.answer(&parts, body, &query, &info, accepted).await {
@@ -83,7 +83,7 @@ impl Server {
         if self.stop_token().is_cancelled() {
             return Err(ApiError::unavailable("the server is shutting down"));
         }
-        let user = self.identify(parts)?;
+        let user = self.identify(parts, info)?;
         self.authorize(&user, &by_selected_name(info, query))?;
         let long_running = info.verb == "watch" || CONNECT.contains(&info.subresource.as_str());
         let _permit = if long_running {
@@ -129,7 +129,7 @@ impl Server {
         response
     }
 
-    fn identify(&self, parts: &Parts) -> Result<UserInfo, ApiError> {
+    fn identify(&self, parts: &Parts, info: &RequestInfo) -> Result<UserInfo, ApiError> {
         let security = self.security();
         let user = match parts.extensions.get::<InProcess>() {
             Some(InProcess(user)) => UserInfo::clone(user),
@@ -143,21 +143,12 @@ impl Server {
                 security.authenticator.authenticate(certified, &parts.headers, now)?
             }
         };
-        let acting = impersonate(&user, &parts.headers, &*security.authorization)?;
+        let acting = impersonate(&attributes(&user, info), &parts.headers, &*security.authorization)?;
         Ok(acting.unwrap_or(user))
     }
 
     fn authorize(&self, user: &UserInfo, info: &RequestInfo) -> Result<(), ApiError> {
-        self.authorization().check(&AuthzAttributes {
-            user,
-            verb: info.verb,
-            group: &info.group,
-            resource: &info.resource,
-            subresource: &info.subresource,
-            namespace: &info.namespace,
-            name: info.authorized_name(),
-            path: (!info.is_resource).then_some(&info.path),
-        })
+        self.authorization().check(&attributes(user, info))
     }
 
     /// An update that creates needs the right to create.
@@ -188,7 +179,8 @@ impl Server {
         if resource.plural == "bindings" && resource.group.is_empty() && info.verb == "create" {
             return self.bind_by_body(request).await;
         }
-        if !resource.has_verb(info.verb) || (info.name.is_empty() && matches!(info.verb, "update" | "patch")) {
+        let misses_name = info.name.is_empty() && matches!(info.verb, "update" | "patch");
+        if !resource.has_verb(info.verb) || misses_name || (info.verb == "create" && !info.name.is_empty()) {
             return Err(ApiError::method_not_allowed());
         }
         match info.verb {
@@ -230,6 +222,12 @@ impl Server {
             return Err(ApiError::method_not_allowed());
         }
         let object = self.connect_object(request)?;
+        if request.info.subresource == "log" && object.str_at("/spec/nodeName").unwrap_or_default().is_empty() {
+            // Nothing was written yet by a pod that is nowhere.
+            let mut response = http::Response::new(Body::empty());
+            *response.status_mut() = StatusCode::NO_CONTENT;
+            return Ok(response);
+        }
         if request.info.subresource != "log" {
             let mut attributes = Attributes {
                 user: request.user,
@@ -343,6 +341,19 @@ impl Server {
             None if path.starts_with("/api/") => Err(ApiError::no_such_path()),
             None => Ok(respond::no_such_page()),
         }
+    }
+}
+
+fn attributes<'a>(user: &'a UserInfo, info: &'a RequestInfo) -> AuthzAttributes<'a> {
+    AuthzAttributes {
+        user,
+        verb: info.verb,
+        group: &info.group,
+        resource: &info.resource,
+        subresource: &info.subresource,
+        namespace: &info.namespace,
+        name: info.authorized_name(),
+        path: (!info.is_resource).then_some(&info.path),
     }
 }
 
