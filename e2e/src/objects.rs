@@ -91,11 +91,16 @@ pub fn stateful_set(namespace: &str, with_claims: bool) -> Value {
     json!({"apiVersion": "apps/v1", "kind": "StatefulSet", "metadata": {"name": "db", "namespace": namespace}, "spec": spec})
 }
 
-pub fn job(namespace: &str) -> Value {
+/// With volumes, it is the first user of claim `files`: many storage classes wait for one.
+pub fn job(namespace: &str, with_claim: bool) -> Value {
     let mut main = container(IMAGE);
     main["command"] = json!(["true"]);
     let mut template = template("once", json!([main]));
     template["spec"]["restartPolicy"] = json!("Never");
+    if with_claim {
+        template["spec"]["volumes"] = json!([{"name": "files", "persistentVolumeClaim": {"claimName": "files"}}]);
+        template["spec"]["containers"][0]["volumeMounts"] = json!([{"name": "files", "mountPath": "/files"}]);
+    }
     json!({"apiVersion": "batch/v1", "kind": "Job", "metadata": {"name": "once", "namespace": namespace}, "spec": {"template": template}})
 }
 

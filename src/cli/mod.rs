@@ -111,7 +111,7 @@ fn start_logging(verbosity: u8) {
         _ => "trace",
     };
     let own = format!(
-        "warn,sublet={level},sublet_apiserver={level},sublet_controllers={level},sublet_host={level},sublet_operator={level},sublet_runtime={level},sublet_storage={level},sublet_syncer={level}"
+        "warn,kube_client=off,sublet={level},sublet_apiserver={level},sublet_controllers={level},sublet_host={level},sublet_operator={level},sublet_runtime={level},sublet_storage={level},sublet_syncer={level}"
     );
     let filter = tracing_subscriber::EnvFilter::try_from_env("SUBLET_LOG").unwrap_or_else(|_| tracing_subscriber::EnvFilter::new(own));
     // A second call in one process (tests) keeps the first subscriber.

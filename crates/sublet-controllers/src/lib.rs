@@ -8,14 +8,18 @@
 //! objects do not tell; a quiet cluster causes no requests.
 
 mod cluster_role_aggregation;
+mod cronjob;
+mod daemonset;
 mod deployment;
 mod disruption;
 mod endpoints;
 mod garbage_collector;
+mod job;
 mod kit;
 mod namespace;
 mod pod_gc;
 mod replicaset;
+mod resource_quota;
 mod root_ca;
 mod service_account;
 mod statefulset;
@@ -47,10 +51,15 @@ const ALL: &[(&str, Make)] = &[
     ("root-ca-certificate-publisher", |config| root_ca::controller(config.root_ca_pem.clone())),
     ("replicaset", |_| replicaset::replica_sets()),
     ("replicationcontroller", |_| replicaset::replication_controllers()),
+    ("job", |_| job::controller()),
+    ("job-orphaned-pods", |_| job::orphaned_pods()),
+    ("cronjob", |_| cronjob::controller()),
+    ("daemonset", |_| daemonset::controller()),
     ("statefulset", |_| statefulset::controller()),
     ("endpoints", |_| endpoints::endpoints()),
     ("endpointslice", |_| endpoints::endpoint_slices()),
     ("endpointslicemirroring", |_| endpoints::endpoint_slice_mirroring()),
+    ("resourcequota", |_| resource_quota::controller()),
     ("disruption", |_| disruption::controller()),
     ("disruption-stale-marks", |_| disruption::stale_marks()),
     ("clusterrole-aggregation", |_| cluster_role_aggregation::controller()),

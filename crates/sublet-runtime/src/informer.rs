@@ -363,7 +363,13 @@ impl Informer {
             let Some(old) = store.take(key) else { return };
             old
         };
-        let old = last.map_or(old, |last| Arc::new(last.clone()));
+        let old = last.map_or(old, |last| {
+            let mut last = last.clone();
+            if let Some(transform) = &self.transform {
+                transform(&mut last);
+            }
+            Arc::new(last)
+        });
         self.notify(&Change { old: Some(old), new: None });
     }
 
@@ -511,6 +517,21 @@ mod tests {
         informer.remove(&key, Some(&versioned("a", "7", "u")));
         informer.put(key.clone(), versioned("a", "8", "next"));
         assert!(informer.get_key(&key).is_some());
+    }
+
+    /// Handlers of a deletion saw the object as it came over the wire, and missed what the transform adds.
+    #[test]
+    fn the_last_form_of_an_object_is_transformed_too() {
+        let informer = Informer::with_transform(crate::resources::PODS, Scope::default(), |o| o["mark"] = json!(true));
+        let seen = Arc::new(Mutex::new(Vec::new()));
+        informer.on_change({
+            let seen = seen.clone();
+            move |c| seen.lock().unwrap().push(c.object()["mark"] == true)
+        });
+        let key = NamespacedName::new("n", "a");
+        informer.put(key.clone(), pod("a", "1", "o1"));
+        informer.remove(&key, Some(&pod("a", "2", "o1")));
+        assert_eq!(*seen.lock().unwrap(), [true, true]);
     }
 
     #[test]

@@ -18,7 +18,7 @@ fn with<R>(act: impl FnOnce(Translation<'_>) -> R) -> R {
 }
 
 fn actions(kind: &SyncedKind, tenant: Option<&Value>, host: Option<&Value>) -> Vec<Action> {
-    with(|translation| plan(&Observed { kind, on: true, tenant, host, refused: false, translation }).expect("no refusal"))
+    with(|translation| plan(&Observed { kind, on: true, tenant, host, refused: false, settled: false, translation }).actions)
 }
 
 fn names_of(actions: &[Action]) -> Vec<&'static str> {
@@ -134,8 +134,8 @@ fn services_of_later_days_leave_running_pods_alone() {
     host["status"] = tenant["status"].clone();
     let (names, config, world) = (names(), config(), World::without_services());
     let translation = Translation { names: &names, config: &config, view: &world };
-    let observed = Observed { kind: &POD, on: true, tenant: Some(&tenant), host: Some(&host), refused: false, translation };
-    assert_eq!(plan(&observed).expect("no refusal"), []);
+    let observed = Observed { kind: &POD, on: true, tenant: Some(&tenant), host: Some(&host), refused: false, settled: false, translation };
+    assert_eq!(plan(&observed).actions, []);
 }
 
 /// Host copies of Services, ConfigMaps and Pods that were deleted took the tenant's originals along.
@@ -205,7 +205,11 @@ fn a_refusal_of_the_change_does_not_hold_back_the_status() {
     let host = running(copy_of(&POD, &before));
     let mut tenant = before;
     tenant["spec"]["resourceClaims"] = json!([{"name": "gpu"}]);
-    assert_eq!(names_of(&actions(&POD, Some(&tenant), Some(&host))), ["bind_tenant", "patch_tenant_status"]);
+    let plan = with(|translation| {
+        plan(&Observed { kind: &POD, on: true, tenant: Some(&tenant), host: Some(&host), refused: false, settled: false, translation })
+    });
+    assert_eq!(names_of(&plan.actions), ["bind_tenant", "patch_tenant_status"]);
+    assert_eq!(plan.refusal.expect("dynamic resources").field, "spec.resourceClaims");
 }
 
 #[test]
@@ -217,8 +221,9 @@ fn a_complaint_stays_while_it_holds() {
     host["status"] = json!({"phase": "Pending"});
     let patch = |refused| {
         with(|translation| {
-            let observed = Observed { kind: &POD, on: true, tenant: Some(&tenant), host: Some(&host), refused, translation };
-            plan(&observed).expect("no refusal")
+            let observed =
+                Observed { kind: &POD, on: true, tenant: Some(&tenant), host: Some(&host), refused, settled: false, translation };
+            plan(&observed).actions
         })
     };
     assert_eq!(patch(true), []);

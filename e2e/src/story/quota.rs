@@ -11,7 +11,9 @@ use sublet_runtime::{DeleteOptions, ListOptions};
 
 pub async fn is_told(story: &mut Story<'_>) -> Result<()> {
     let (host, alpha, patience) = (&story.host, story.alpha()?, story.stage.patience_s());
-    let used = host.list(&PODS, ALPHA.0, &ListOptions::default()).await?.items.len();
+    let pods = host.list(&PODS, ALPHA.0, &ListOptions::default()).await?.items;
+    // Ended pods do not count.
+    let used = pods.iter().filter(|p| !matches!(p.str_at("/status/phase"), Some("Succeeded" | "Failed"))).count();
     let quota = json!({
         "apiVersion": "v1", "kind": "ResourceQuota", "metadata": {"name": "cap", "namespace": ALPHA.0}, "spec": {"hard": {"pods": used.to_string()}},
     });

@@ -49,7 +49,7 @@ async fn create_all(tenant: &Cluster, volumes: bool) -> Result<()> {
         (SERVICES, objects::service(NAMESPACE, "db", "db", true)),
         (DEPLOYMENTS, objects::deployment(NAMESPACE, 3)),
         (STATEFUL_SETS, objects::stateful_set(NAMESPACE, volumes)),
-        (JOBS, objects::job(NAMESPACE)),
+        (JOBS, objects::job(NAMESPACE, volumes)),
     ];
     if volumes {
         all.push((PERSISTENT_VOLUME_CLAIMS, objects::claim(NAMESPACE, "files")));

@@ -12,18 +12,26 @@
 //!   the rows go (`set_custom` with none) and `accept` is asked for the others of the group.
 //! - **start**: [`rows`] for every stored definition.
 
+pub mod cel;
 mod cleanup;
 mod names;
+mod objects;
 mod prepare;
 mod rows;
+mod rules;
 mod strategy;
 pub(crate) mod validate;
 mod view;
 
 pub use cleanup::{CLEANUP_FINALIZER, Cleanup, begin_delete, cleanup_failed, cleanup_plan};
 pub use names::accept;
+pub use objects::{
+    cannot_handle, convert, default_object, read, validate_create, validate_status_update as validate_object_status_update,
+    validate_update as validate_object_update,
+};
 pub use prepare::{default, prepare, prepare_status_update};
 pub use rows::{compare_versions, row, rows};
+pub use rules::{Rules, Verdict};
 pub use strategy::{DEFINITION, strategy};
 pub use validate::{validate, validate_status_update, validate_update, warnings};
 pub use view::{is_condition_true, is_served, is_terminating};

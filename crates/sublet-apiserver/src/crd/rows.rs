@@ -1,5 +1,6 @@
 //! From a definition to the rows that serve its custom resources.
 
+use super::rules::Rules;
 use super::strategy;
 use super::view::{self, strings, text};
 use crate::registry::{Cell, Column, Custom, Resource, ScalePaths, Subresource};
@@ -30,6 +31,7 @@ pub fn row(crd: &Value, version: &Value) -> Resource {
     let schema = view::schema(version);
     let terminating = view::is_terminating(crd);
     let schema = structural::build(schema, preserve_unknown, &type_name(group, name, kind));
+    let rules = Rules::compile(schema.node()).map(Arc::new);
     Resource {
         group: group.into(),
         version: name.into(),
@@ -54,6 +56,7 @@ pub fn row(crd: &Value, version: &Value) -> Resource {
             preserve_unknown,
             deprecation_warning: deprecation_warning(crd, version, kind),
             terminating,
+            rules,
         }),
     }
 }

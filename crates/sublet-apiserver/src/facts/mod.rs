@@ -50,6 +50,8 @@ pub const OBJECT_META: &str = "io.k8s.apimachinery.pkg.apis.meta.v1.ObjectMeta";
 /// Written by `sublet-facts`.
 pub(crate) const TYPES: &str = include_str!("types.txt");
 /// Written by `sublet-facts`.
+pub(crate) const MESSAGES: &str = include_str!("messages.txt");
+/// Written by `sublet-facts`.
 pub(crate) const RESOURCES: &str = include_str!("resources.tsv");
 /// Written by `sublet-facts`.
 pub(crate) const GROUPS: &str = include_str!("groups.tsv");

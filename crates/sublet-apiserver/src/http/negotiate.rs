@@ -4,12 +4,15 @@ use http::HeaderMap;
 use http::header::{ACCEPT, ACCEPT_ENCODING, CONTENT_TYPE};
 use sublet_machinery::ApiError;
 
+pub const PROTOBUF: &str = "application/vnd.kubernetes.protobuf";
+
 /// How the bytes are written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub enum Encoding {
     #[default]
     Json,
     Yaml,
+    Protobuf,
 }
 
 /// In which form the object is shown.
@@ -26,23 +29,35 @@ pub enum Form {
 pub struct Accepted {
     pub encoding: Encoding,
     pub form: Form,
+    /// The form was asked for a list.
+    pub of_list: bool,
     pub pretty: bool,
 }
 
 /// The first acceptable entry of the Accept header.
 pub fn accept(headers: &HeaderMap) -> Result<Accepted, ApiError> {
+    first(headers, |_| true, "application/json, application/yaml, application/vnd.kubernetes.protobuf")
+}
+
+/// The same for a custom resource, which has no protobuf; its metadata has.
+pub fn accept_custom(headers: &HeaderMap) -> Result<Accepted, ApiError> {
+    let speaks = |accepted: &Accepted| accepted.encoding != Encoding::Protobuf || accepted.form == Form::Metadata;
+    first(headers, speaks, "application/json, application/yaml")
+}
+
+fn first(headers: &HeaderMap, speaks: impl Fn(&Accepted) -> bool, known: &str) -> Result<Accepted, ApiError> {
     let mut seen = false;
     for value in headers.get_all(ACCEPT) {
         let Ok(value) = value.to_str() else { continue };
         for entry in value.split(',').map(str::trim).filter(|e| !e.is_empty()) {
             seen = true;
-            if let Some(accepted) = accept_entry(entry) {
+            if let Some(accepted) = accept_entry(entry).filter(&speaks) {
                 return Ok(accepted);
             }
         }
     }
     if seen {
-        return Err(ApiError::not_acceptable("only the following media types are accepted: application/json, application/yaml"));
+        return Err(ApiError::not_acceptable(format!("406: Not Acceptable\n\nAvailable representations: {known}")));
     }
     Ok(Accepted::default())
 }
@@ -50,8 +65,9 @@ pub fn accept(headers: &HeaderMap) -> Result<Accepted, ApiError> {
 fn accept_entry(entry: &str) -> Option<Accepted> {
     let mut parts = entry.split(';').map(str::trim);
     let encoding = match parts.next()? {
-        "application/json" | "*/*" | "application/*" | "text/*" | "text/html" => Encoding::Json,
+        "application/json" | "*/*" | "application/*" => Encoding::Json,
         "application/yaml" => Encoding::Yaml,
+        PROTOBUF => Encoding::Protobuf,
         _ => return None,
     };
     let (mut as_kind, mut group, mut version, mut pretty) = ("", "", "", false);
@@ -66,11 +82,12 @@ fn accept_entry(entry: &str) -> Option<Accepted> {
     }
     let form = match (as_kind, group, version) {
         ("", _, _) => Form::Whole,
-        ("Table", "meta.k8s.io", "v1" | "v1beta1") => Form::Table,
+        // A cell of a table can be any JSON, for which there is no message.
+        ("Table", "meta.k8s.io", "v1" | "v1beta1") if encoding != Encoding::Protobuf => Form::Table,
         ("PartialObjectMetadata" | "PartialObjectMetadataList", "meta.k8s.io", "v1" | "v1beta1") => Form::Metadata,
         _ => return None,
     };
-    Some(Accepted { encoding, form, pretty })
+    Some(Accepted { encoding, form, of_list: as_kind == "PartialObjectMetadataList", pretty })
 }
 
 pub fn accepts_gzip(headers: &HeaderMap) -> bool {
@@ -99,9 +116,24 @@ mod tests {
     fn the_first_form_we_speak_wins() {
         let table = "application/json;as=Table;v=v1;g=meta.k8s.io,application/json";
         assert_eq!(check(table), Some((Encoding::Json, Form::Table)));
-        assert_eq!(check("application/vnd.kubernetes.protobuf,application/json"), Some((Encoding::Json, Form::Whole)));
+        assert_eq!(check("application/vnd.kubernetes.protobuf,application/json"), Some((Encoding::Protobuf, Form::Whole)));
+        let table = "application/vnd.kubernetes.protobuf;as=Table;v=v1;g=meta.k8s.io";
+        assert_eq!(check(&format!("{table},application/json")), Some((Encoding::Json, Form::Whole)));
+        assert_eq!(check(table), None);
         assert_eq!(check("application/yaml"), Some((Encoding::Yaml, Form::Whole)));
         assert_eq!(check("application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1"), Some((Encoding::Json, Form::Metadata)));
+    }
+
+    #[test]
+    fn custom_resources_have_protobuf_for_their_metadata_alone() {
+        let check = |header: &str| {
+            let mut headers = HeaderMap::new();
+            headers.insert(ACCEPT, header.parse().unwrap());
+            accept_custom(&headers).ok().map(|a| (a.encoding, a.form))
+        };
+        assert_eq!(check("application/vnd.kubernetes.protobuf,application/json"), Some((Encoding::Json, Form::Whole)));
         assert_eq!(check("application/vnd.kubernetes.protobuf"), None);
+        let metadata = "application/vnd.kubernetes.protobuf;as=PartialObjectMetadata;g=meta.k8s.io;v=v1";
+        assert_eq!(check(metadata), Some((Encoding::Protobuf, Form::Metadata)));
     }
 }

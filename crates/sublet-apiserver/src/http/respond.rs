@@ -1,7 +1,8 @@
 //! Writing responses.
 
 use super::body::Body;
-use super::negotiate::{Accepted, Encoding};
+use super::negotiate::{Accepted, Encoding, PROTOBUF};
+use crate::protobuf::{self, ProtobufError};
 use bytes::Bytes;
 use flate2::Compression;
 use flate2::write::GzEncoder;
@@ -26,6 +27,15 @@ pub fn value(status: StatusCode, accepted: Accepted, value: &Value) -> HttpRespo
         }
         Encoding::Json => bytes(status, "application/json", serde_json::to_vec(value).expect("a Value is always writable").into()),
         Encoding::Yaml => yaml(status, value),
+        Encoding::Protobuf => protobuf(status, protobuf::encode(value)),
+    }
+}
+
+/// Encoded objects. A kind without a message is not acceptable to a client that wants nothing else.
+pub fn protobuf(status: StatusCode, encoded: Result<Bytes, ProtobufError>) -> HttpResponse {
+    match encoded {
+        Ok(body) => bytes(status, PROTOBUF, body),
+        Err(e) => error(&ApiError::not_acceptable(format!("the object has no protobuf form: {e}")), Accepted::default()),
     }
 }
 
@@ -56,6 +66,11 @@ pub fn bytes(status: StatusCode, content_type: &'static str, body: Bytes) -> Htt
 
 pub fn text(status: StatusCode, body: impl Into<Bytes>) -> HttpResponse {
     bytes(status, "text/plain; charset=utf-8", body.into())
+}
+
+/// Where no API is: the page of a plain web server.
+pub fn no_such_page() -> HttpResponse {
+    text(StatusCode::NOT_FOUND, "404 page not found\n")
 }
 
 /// The one place where an error becomes a `Status`.

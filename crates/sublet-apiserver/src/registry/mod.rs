@@ -93,6 +93,8 @@ pub struct Custom {
     pub deprecation_warning: Option<String>,
     /// The definition is being deleted: creates are forbidden, what is there can be read and deleted.
     pub terminating: bool,
+    /// The compiled `x-kubernetes-validations`, if there are any.
+    pub rules: Option<Arc<crate::crd::Rules>>,
 }
 
 impl Resource {
@@ -111,6 +113,11 @@ impl Resource {
     /// `pods`, `deployments.apps`: the name in storage, reads by plugins, and messages.
     pub fn group_resource(&self) -> String {
         if self.group.is_empty() { self.plural.clone() } else { format!("{}.{}", self.plural, self.group) }
+    }
+
+    /// Where upstream's Go code has the kind, which some of its messages tell: `core`, `apps`, `rbac`.
+    pub fn internal_package(&self) -> &str {
+        if self.group.is_empty() { "core" } else { self.group.split('.').next().unwrap_or_default() }
     }
 
     pub fn subresource(&self, name: &str) -> Option<&Subresource> {

@@ -3,8 +3,9 @@
 use super::ResourceRequest;
 use super::convert::{entry_json, from_storage, is_stored_form};
 use super::list::Page;
-use crate::http::negotiate::Form;
+use crate::http::negotiate::{Encoding, Form};
 use crate::http::{HttpResponse, respond};
+use crate::protobuf::{self, ListEncoder, ProtobufError};
 use crate::registry::Resource;
 use crate::server::Server;
 use crate::store::entry::Entry;
@@ -13,12 +14,17 @@ use crate::table;
 use bytes::Bytes;
 use http::StatusCode;
 use serde_json::{Value, json};
-use sublet_machinery::{ApiError, ObjectExt};
+use sublet_machinery::{ApiError, FieldError, FieldPath, ObjectExt, Reason};
 
 impl Server {
     pub(crate) fn present_entry(&self, request: &ResourceRequest<'_>, status: StatusCode, entry: &Entry) -> Result<HttpResponse, ApiError> {
         if request.accepted.form == Form::Whole {
-            return Ok(respond::json(status, request.accepted, entry_json(&request.resource, entry)));
+            let json = entry_json(&request.resource, entry);
+            if request.accepted.encoding == Encoding::Protobuf {
+                let resource = &request.resource;
+                return Ok(respond::protobuf(status, protobuf::encode_json(&resource.api_version(), &resource.kind, &json)));
+            }
+            return Ok(respond::json(status, request.accepted, json));
         }
         let mut object = entry.value();
         from_storage(&request.resource, &mut object);
@@ -34,6 +40,17 @@ impl Server {
     ) -> Result<HttpResponse, ApiError> {
         let shown = match request.accepted.form {
             Form::Whole => return Ok(respond::value(status, request.accepted, object)),
+            Form::Metadata if request.accepted.of_list => {
+                return Err(ApiError::new(
+                    406,
+                    Reason::NotAcceptable,
+                    format!(
+                        "you requested PartialObjectMetadataList, but the requested object is not a list (*{}.{})",
+                        request.resource.internal_package(),
+                        request.resource.kind
+                    ),
+                ));
+            }
             Form::Metadata => table::partial(object),
             Form::Table => {
                 let metadata = json!({"resourceVersion": object.resource_version()});
@@ -52,6 +69,20 @@ impl Server {
             metadata["remainingItemCount"] = json!(remaining);
         }
         let resource = &request.resource;
+        if request.accepted.form == Form::Metadata && !request.accepted.of_list {
+            return Err(ApiError::new(
+                406,
+                Reason::NotAcceptable,
+                format!(
+                    "you requested PartialObjectMetadata, but the requested object is a list (*{}.{})",
+                    resource.internal_package(),
+                    resource.list_kind
+                ),
+            ));
+        }
+        if request.accepted.form == Form::Whole && request.accepted.encoding == Encoding::Protobuf {
+            return Ok(respond::protobuf(StatusCode::OK, protobuf_list(resource, &metadata, &page)));
+        }
         if request.accepted.form == Form::Whole {
             let body = list_body(resource, &resource.list_kind, &resource.api_version(), &metadata, &page);
             return Ok(respond::json(StatusCode::OK, request.accepted, body));
@@ -73,7 +104,8 @@ impl Server {
     fn table(&self, request: &ResourceRequest<'_>, objects: &[Value], metadata: Value) -> Result<Value, ApiError> {
         let asked = request.query.get("includeObject");
         let include_object = table::IncludeObject::parse(asked).ok_or_else(|| {
-            super::options::invalid_option("TableOptions", "includeObject", asked, "must be empty, 'Metadata', 'None', or 'Object'")
+            let error = FieldError::invalid(&FieldPath::new("includeObject"), asked, "must be 'Metadata', 'Object', 'None', or empty");
+            ApiError::bad_request(format!("Unable to convert to Table as requested: {error}"))
         })?;
         let list = request.info.name.is_empty();
         let options = table::TableOptions { include_object, no_headers: false, list, now: self.clock_now() };
@@ -107,4 +139,14 @@ fn list_body(resource: &Resource, list_kind: &str, api_version: &str, metadata: 
         if typed { (b"{".as_slice(), entry.body_without_type()) } else { (b"".as_slice(), entry.json.clone()) }
     });
     join_items(head.as_bytes(), items, b"]}\n", capacity)
+}
+
+/// Each item is written from its stored JSON in one pass.
+fn protobuf_list(resource: &Resource, metadata: &Value, page: &Page) -> Result<Bytes, ProtobufError> {
+    let bytes = page.entries.iter().map(|e| e.json.len()).sum();
+    let mut list = ListEncoder::new(&resource.api_version(), &resource.list_kind, metadata, bytes)?;
+    for entry in &page.entries {
+        list.item(&entry_json(resource, entry))?;
+    }
+    Ok(list.finish())
 }

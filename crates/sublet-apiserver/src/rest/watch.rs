@@ -7,6 +7,7 @@ use super::selection::Selection;
 use crate::http::HttpResponse;
 use crate::http::body::{Body, BoxError};
 use crate::http::negotiate::{Accepted, Encoding, Form};
+use crate::protobuf::{self, ProtobufError};
 use crate::registry::Resource;
 use crate::server::Server;
 use crate::store::Store;
@@ -39,6 +40,7 @@ struct Watcher {
     prefix: String,
     resource: Arc<Resource>,
     selection: Selection,
+    encoding: Encoding,
     form: Form,
     include_object: table::IncludeObject,
     /// The first table of a watch carries the column headers.
@@ -60,8 +62,11 @@ impl Server {
             options.field_selector = format!("metadata.name={}", request.info.name);
         }
         let selection = Selection::parse(&request.resource, &options.label_selector, &options.field_selector)?;
-        if request.accepted.encoding != Encoding::Json {
-            return Err(ApiError::not_acceptable("only the following media types are accepted: application/json;stream=watch"));
+        if request.accepted.encoding == Encoding::Yaml {
+            return Err(ApiError::not_acceptable(
+                "406: Not Acceptable\n\nAvailable representations: application/json, application/yaml, \
+                 application/vnd.kubernetes.protobuf, application/json;stream=watch, application/vnd.kubernetes.protobuf;stream=watch",
+            ));
         }
         let bucket = storage_resource(&request.resource);
         let namespaced = request.resource.namespaced && !request.info.namespace.is_empty();
@@ -75,6 +80,7 @@ impl Server {
             prefix,
             resource: request.resource.clone(),
             selection,
+            encoding: request.accepted.encoding,
             form: request.accepted.form,
             include_object: table::IncludeObject::parse(request.query.get("includeObject")).unwrap_or_default(),
             headers_sent: false,
@@ -133,7 +139,10 @@ fn stream(watcher: Watcher, accepted: Accepted) -> HttpResponse {
     }));
     let mut response = http::Response::new(body);
     *response.status_mut() = StatusCode::OK;
-    let media_type = if accepted.form == Form::Whole { "application/json" } else { "application/json;stream=watch" };
+    let media_type = match accepted.encoding {
+        Encoding::Protobuf => "application/vnd.kubernetes.protobuf;stream=watch",
+        _ => "application/json",
+    };
     response.headers_mut().insert(CONTENT_TYPE, http::HeaderValue::from_static(media_type));
     response.headers_mut().insert(CACHE_CONTROL, http::HeaderValue::from_static("no-cache, private"));
     response
@@ -165,7 +174,7 @@ impl Watcher {
                     self.ended = true;
                     let oldest = self.store.revision();
                     let error = ApiError::expired(format!("too old resource version: {} ({oldest})", self.position));
-                    return Some(error_line(&error));
+                    return Some(self.error(&error));
                 }
             }
             self.wait().await;
@@ -209,6 +218,10 @@ impl Watcher {
 
     fn encode(&mut self, event_type: EventType, event: &LogEvent) -> Bytes {
         let shared = self.form == Form::Whole && convert::is_stored_form(&self.resource, &event.entry);
+        if shared && self.encoding == Encoding::Protobuf {
+            let frame = event.protobuf_frame(event_type, &self.resource.api_version(), &self.resource.kind);
+            return frame.unwrap_or_else(|e| self.fail(&e));
+        }
         if shared {
             return event.json_frame(event_type);
         }
@@ -225,31 +238,42 @@ impl Watcher {
                 super::present::table_of_one(&self.resource, &object, self.include_object, std::mem::replace(&mut self.headers_sent, true))
             }
         };
-        frame(event_type, shown.to_string().as_bytes())
+        self.write(event_type.as_str(), &shown)
     }
 
-    fn bookmark(&self, initial_end: bool) -> Bytes {
-        let (kind, api_version) = match self.form {
-            Form::Whole => (self.resource.kind.clone(), self.resource.api_version()),
-            Form::Metadata => ("PartialObjectMetadata".into(), "meta.k8s.io/v1".into()),
-            Form::Table => ("Table".into(), "meta.k8s.io/v1".into()),
-        };
-        let mut metadata = json!({"resourceVersion": self.position.to_string()});
-        if self.form != Form::Table {
-            metadata["creationTimestamp"] = Value::Null;
+    /// One event in the encoding of this watch.
+    fn write(&mut self, event_type: &str, object: &Value) -> Bytes {
+        if self.encoding == Encoding::Protobuf {
+            return protobuf::watch_event(event_type, object).unwrap_or_else(|e| self.fail(&e));
         }
+        frame(event_type, object.to_string().as_bytes())
+    }
+
+    fn error(&mut self, error: &ApiError) -> Bytes {
+        self.write("ERROR", &error.to_status())
+    }
+
+    /// An object that cannot be encoded ends the watch: the client would wait for it in vain.
+    fn fail(&mut self, error: &ProtobufError) -> Bytes {
+        self.ended = true;
+        let status = ApiError::internal(format!("protobuf: {error}")).to_status();
+        protobuf::watch_event("ERROR", &status).unwrap_or_default()
+    }
+
+    fn bookmark(&mut self, initial_end: bool) -> Bytes {
+        let mut metadata = json!({"resourceVersion": self.position.to_string()});
         if initial_end {
             metadata["annotations"] = json!({"k8s.io/initial-events-end": "true"});
         }
-        let object = json!({"kind": kind, "apiVersion": api_version, "metadata": metadata});
-        let mut line = json!({"type": "BOOKMARK", "object": object}).to_string();
-        line.push('\n');
-        line.into()
+        let object = json!({"kind": self.resource.kind, "apiVersion": self.resource.api_version(), "metadata": metadata});
+        let object = match self.form {
+            Form::Whole => object,
+            Form::Metadata => table::partial(&object),
+            // As upstream, a row of an object that has nothing but a version.
+            Form::Table => {
+                super::present::table_of_one(&self.resource, &object, self.include_object, std::mem::replace(&mut self.headers_sent, true))
+            }
+        };
+        self.write("BOOKMARK", &object)
     }
-}
-
-fn error_line(error: &ApiError) -> Bytes {
-    let mut line = json!({"type": "ERROR", "object": error.to_status()}).to_string();
-    line.push('\n');
-    line.into()
 }

@@ -6,6 +6,8 @@ use super::selection::fields_of;
 use super::{decode, metadata, options};
 use crate::admission::{Attributes, Operation};
 use crate::auth::authz::escalation::RbacWrite;
+use crate::crd::Verdict;
+use crate::facts::builtin;
 use crate::hooks::Allocation;
 use crate::http::HttpResponse;
 use crate::registry::Resource;
@@ -149,7 +151,7 @@ impl Server {
         let resource = &request.resource;
         let object = attributes.object.as_ref().expect("a create has an object");
         self.check_escalation(request, object, None)?;
-        self.check(resource, object)?;
+        self.check(request, object)?;
         for warning in (resource.strategy.warnings)(object) {
             request.warn(warning);
         }
@@ -168,16 +170,25 @@ impl Server {
         let (bucket, namespace, name) = (storage_resource(resource), object.namespace().to_string(), object.name().to_string());
         if dry_run {
             if self.store().get(&bucket, &namespace, &name).is_some() {
-                return Err(ApiError::already_exists(&resource.group, &resource.plural, &name));
+                return Err(self.taken(resource, &bucket, &namespace, &name));
             }
             return Ok(Written::Value(object));
         }
         let encoded = encode(resource, &mut object);
         match self.store().write(&bucket, &namespace, &name, Some(encoded), Expect::Absent).await {
             Ok(entry) => Ok(Written::Entry(entry)),
-            Err(StorageError::Conflict { .. }) => Err(ApiError::already_exists(&resource.group, &resource.plural, &name)),
+            Err(StorageError::Conflict { .. }) => Err(self.taken(resource, &bucket, &namespace, &name)),
             Err(error) => Err(storage_error(&error)),
         }
+    }
+
+    /// The name is taken, if only by an object that is on its way out.
+    fn taken(&self, resource: &Resource, bucket: &str, namespace: &str, name: &str) -> ApiError {
+        let mut error = ApiError::already_exists(&resource.group, &resource.plural, name);
+        if self.store().get(bucket, namespace, name).is_some_and(|entry| entry.value().is_deleting()) {
+            error.message.insert_str(0, "object is being deleted: ");
+        }
+        error
     }
 
     /// PUT of the main resource or of a subresource that has the same kind.
@@ -185,7 +196,7 @@ impl Server {
         let dry_run = options::dry_run(request.query, "UpdateOptions")?;
         let mut object = decode::object(request, "UpdateOptions")?;
         decode::check_namespace(request, &mut object)?;
-        check_name(request, &mut object)?;
+        check_name(request, &object)?;
         let manager = Manager { name: request.field_manager()?, subresource: request.info.subresource.clone() };
         let strategy = &request.resource.strategy;
         let exists = self.store().get(&storage_resource(&request.resource), request.namespace(), object.name()).is_some();
@@ -201,10 +212,18 @@ impl Server {
         }
         let unconditional = object.resource_version().is_empty();
         if unconditional && !strategy.unconditional_update {
+            // With the name of the resource, where other validation has the kind.
             let error = FieldError::invalid(&FieldPath::new("metadata.resourceVersion"), 0, "must be specified for an update");
-            return Err(ApiError::invalid(&request.resource.group, &request.resource.kind, object.name(), &[error]));
+            return Err(ApiError::invalid(&request.resource.group, &request.resource.plural, object.name(), &[error]));
         }
-        let written = self.modify(request, Some(&manager), dry_run, |_| Ok(Change::To(object.clone()))).await?;
+        let change = |live: &Value| {
+            if !object.uid().is_empty() && object.uid() != live.uid() {
+                let why = format!("Precondition failed: UID in precondition: {}, UID in object meta: {}", object.uid(), live.uid());
+                return Err(ApiError::conflict(&request.resource.group, &request.resource.plural, live.name(), why));
+            }
+            Ok(Change::To(object.clone()))
+        };
+        let written = self.modify(request, Some(&manager), dry_run, change).await?;
         self.present_written(request, StatusCode::OK, &written)
     }
 
@@ -223,11 +242,14 @@ impl Server {
                 self.store().get(&storage_resource(&request.resource), request.namespace(), name).ok_or_else(|| request.not_found(name))?;
             let mut old = entry.value();
             from_storage(&request.resource, &mut old);
-            let (new, settled) = match change(&old)? {
+            let (mut new, settled) = match change(&old)? {
                 Change::To(new) => (new, false),
                 Change::Applied(new) => (new, true),
             };
-            if !new.resource_version().is_empty() && new.resource_version() != old.resource_version() {
+            if new.resource_version().is_empty() {
+                // An update without conditions is one of whatever is there.
+                new.metadata_mut().insert("resourceVersion".into(), old.resource_version().into());
+            } else if new.resource_version() != old.resource_version() {
                 return Err(ApiError::modified(&request.resource.group, &request.resource.plural, name));
             }
             // When another writer was faster, a change that names its version fails above in the next
@@ -252,7 +274,7 @@ impl Server {
         let resource = &request.resource;
         let subresource = request.info.subresource.as_str();
         let now = self.now();
-        metadata::prepare_update(resource, &mut new, &old)?;
+        metadata::prepare_update(resource, &mut new, &old);
         apply_defaults(resource, &mut new);
         if let Some(manager) = manager {
             track(resource, manager, Some(&old), &mut new, &now);
@@ -279,7 +301,9 @@ impl Server {
             (strategy.prepare_update)(&mut new, &old);
         }
         apply_defaults(resource, &mut new);
-        metadata::bump_generation(resource, &mut new, &old);
+        if subresource != "status" {
+            metadata::bump_generation(resource, &mut new, &old);
+        }
         let mut allocation = self.allocate(resource, &mut new, Some(&old), dry_run, true).await?;
         attributes.object = Some(new);
         let result = self.finish_update(request, &mut attributes, &mut allocation, entry, dry_run).await;
@@ -302,7 +326,7 @@ impl Server {
         let old = attributes.old.clone().expect("an update has an old object");
         let new = attributes.object.as_ref().expect("an update has a new object");
         self.check_escalation(request, new, Some(&old))?;
-        self.check_update(resource, attributes.subresource, new, &old)?;
+        self.check_update(request, new, &old)?;
         if attributes.subresource.is_empty() {
             for warning in (resource.strategy.warnings)(new) {
                 request.warn(warning);
@@ -338,10 +362,8 @@ impl Server {
         // The last finalizer is gone from an object that waits for its end.
         if is_finished(resource, &new) {
             return match self.store().write(&bucket, namespace, name, None, Expect::At(entry.revision)).await {
-                Ok(gone) => {
-                    new["metadata"]["resourceVersion"] = serde_json::json!(gone.revision.to_string());
-                    Ok(Some(Written::Value(new)))
-                }
+                // It was never stored like this, so that it keeps the version that it had.
+                Ok(_) => Ok(Some(Written::Value(new))),
                 Err(StorageError::Conflict { .. }) => Ok(None),
                 Err(error) => Err(storage_error(&error)),
             };
@@ -355,17 +377,19 @@ impl Server {
     }
 
     /// Everything that must be true of a new object.
-    fn check(&self, resource: &Resource, object: &Value) -> Result<(), ApiError> {
+    fn check(&self, request: &ResourceRequest<'_>, object: &Value) -> Result<(), ApiError> {
+        let resource = &request.resource;
         let mut errors = self.validate_metadata(resource, object);
         errors.extend((resource.strategy.validate)(object));
         errors.extend((resource.strategy.validate_create)(object));
         if resource.custom.is_some() {
-            errors.extend(structural::validate(object, resource.schema.node(), &FieldPath::root()));
+            errors.extend(self.heed(request, crate::crd::validate_create(resource, object)));
         }
         refuse(resource, object.name(), errors)
     }
 
-    fn check_update(&self, resource: &Resource, subresource: &str, new: &Value, old: &Value) -> Result<(), ApiError> {
+    fn check_update(&self, request: &ResourceRequest<'_>, new: &Value, old: &Value) -> Result<(), ApiError> {
+        let (resource, subresource) = (&request.resource, request.info.subresource.as_str());
         let mut errors = validate_metadata_update(&new["metadata"], &old["metadata"], &FieldPath::new("metadata"));
         let strategy = subresource_strategy(resource, subresource);
         if subresource == "status" {
@@ -374,10 +398,22 @@ impl Server {
             errors.extend((strategy.validate)(new));
             errors.extend((strategy.validate_update)(new, old));
         }
-        if resource.custom.is_some() {
-            errors.extend(structural::validate_update(new, old, resource.schema.node(), &FieldPath::root()));
+        match (&resource.custom, subresource) {
+            (None, _) => {}
+            (Some(_), "status") => {
+                errors.extend(self.heed(request, crate::crd::validate_object_status_update(resource, new, old)));
+            }
+            (Some(_), _) => errors.extend(self.heed(request, crate::crd::validate_object_update(resource, new, old))),
         }
         refuse(resource, new.name(), errors)
+    }
+
+    /// Passes the warnings of a verdict on and returns its errors.
+    fn heed(&self, request: &ResourceRequest<'_>, verdict: Verdict) -> Vec<FieldError> {
+        for warning in verdict.warnings {
+            request.warn(warning);
+        }
+        verdict.errors
     }
 
     /// Nobody grants what they do not have.
@@ -454,7 +490,19 @@ fn track(resource: &Resource, manager: &Manager, live: Option<&Value>, new: &mut
         now,
         reset_fields: reset_fields(resource, &manager.subresource),
     };
-    apply::track_update(live, new, resource.schema.node(), &writer);
+    let empty = if live.is_none() { empty_object(resource) } else { Value::Null };
+    let base = live.map_or(apply::Base::Empty(&empty), apply::Base::Live);
+    apply::track(base, new, resource.schema.node(), &writer);
+}
+
+/// What a new object has before anybody sets a field, which is nobody's: the structs that upstream writes always.
+pub(crate) fn empty_object(resource: &Resource) -> Value {
+    let mut empty = Value::Object(serde_json::Map::new());
+    let builtin = builtin();
+    if Arc::ptr_eq(&resource.schema.table, &builtin.table) {
+        builtin.fill_zeros(resource.schema.node(), &mut empty);
+    }
+    empty
 }
 
 /// Fields that writes through a path have no say in: status through the main resource, all but status
@@ -480,10 +528,12 @@ fn refuse(resource: &Resource, name: &str, errors: Vec<FieldError>) -> Result<()
     if errors.is_empty() { Ok(()) } else { Err(ApiError::invalid(&resource.group, &resource.kind, name, &distinct(errors))) }
 }
 
-fn check_name(request: &ResourceRequest<'_>, object: &mut Value) -> Result<(), ApiError> {
+fn check_name(request: &ResourceRequest<'_>, object: &Value) -> Result<(), ApiError> {
     let name = &request.info.name;
     if object.name().is_empty() {
-        object.metadata_mut().insert("name".into(), serde_json::json!(name));
+        return Err(ApiError::bad_request(format!(
+            "the name of the object ({name} based on URL) was undeterminable: name must be provided"
+        )));
     }
     if object.name() != name {
         return Err(ApiError::bad_request(format!(

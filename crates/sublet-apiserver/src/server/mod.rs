@@ -8,8 +8,9 @@ mod local;
 mod metrics;
 mod security;
 mod system;
+mod upkeep;
 
-pub use handle::{InProcess, PeerUser};
+pub use handle::{InProcess, Peer};
 pub use listen::{Listening, listen};
 pub use security::{ISSUER, SecurityConfig};
 
@@ -86,6 +87,7 @@ impl Server {
         };
         server.load_custom_resources();
         bootstrap::apply(&server, &config.bootstrap).await.map_err(|e| StorageError::Failed(e.to_string()))?;
+        tokio::spawn(server.clone().keep_up());
         Ok(server)
     }
 

@@ -1,6 +1,7 @@
 //! The recent events of one resource, from which watches are served and older lists rebuilt.
 
 use super::entry::Entry;
+use crate::protobuf::{self, ProtobufError};
 use bytes::Bytes;
 use std::collections::VecDeque;
 use std::sync::{Arc, OnceLock};
@@ -19,6 +20,7 @@ pub struct LogEvent {
     pub previous: Option<Arc<Entry>>,
     pub deleted: bool,
     frames: [OnceLock<Bytes>; 3],
+    protobuf_frames: [OnceLock<Bytes>; 3],
 }
 
 /// The type of a watch event, as a watcher with its selectors sees it.
@@ -41,21 +43,31 @@ impl EventType {
 
 impl LogEvent {
     pub fn new(entry: Arc<Entry>, previous: Option<Arc<Entry>>, deleted: bool) -> Self {
-        Self { revision: entry.revision, entry, previous, deleted, frames: Default::default() }
+        Self { revision: entry.revision, entry, previous, deleted, frames: Default::default(), protobuf_frames: Default::default() }
     }
 
     /// The event as a line of a JSON watch, encoded once for all watchers.
     pub fn json_frame(&self, event_type: EventType) -> Bytes {
-        self.frames[event_type as usize]
-            .get_or_init(|| {
-                if event_type == EventType::Deleted && !self.deleted {
-                    // The object left the watcher's selection: it is shown as it was, at this revision.
-                    let gone = self.previous.as_ref().unwrap_or(&self.entry).at_revision(self.revision);
-                    return frame(event_type, &gone.json);
-                }
-                frame(event_type, &self.entry.json)
-            })
-            .clone()
+        self.frames[event_type as usize].get_or_init(|| frame(event_type.as_str(), &self.shown(event_type))).clone()
+    }
+
+    /// The event as a frame of a protobuf watch on the stored version, encoded once for all watchers.
+    pub fn protobuf_frame(&self, event_type: EventType, api_version: &str, kind: &str) -> Result<Bytes, ProtobufError> {
+        let cached = &self.protobuf_frames[event_type as usize];
+        if let Some(frame) = cached.get() {
+            return Ok(frame.clone());
+        }
+        let frame = protobuf::watch_event_json(event_type.as_str(), api_version, kind, &self.shown(event_type))?;
+        Ok(cached.get_or_init(|| frame).clone())
+    }
+
+    /// The object as a watcher sees it in this event.
+    fn shown(&self, event_type: EventType) -> Bytes {
+        if event_type == EventType::Deleted && !self.deleted {
+            // The object left the watcher's selection: it is shown as it was, at this revision.
+            return self.previous.as_ref().unwrap_or(&self.entry).at_revision(self.revision).json;
+        }
+        self.entry.json.clone()
     }
 
     fn superseded_bytes(&self) -> usize {
@@ -64,10 +76,10 @@ impl LogEvent {
 }
 
 /// `{"type":"ADDED","object":{...}}` and a line end.
-pub fn frame(event_type: EventType, object: &[u8]) -> Bytes {
+pub fn frame(event_type: &str, object: &[u8]) -> Bytes {
     let mut line = Vec::with_capacity(object.len() + 32);
     line.extend_from_slice(b"{\"type\":\"");
-    line.extend_from_slice(event_type.as_str().as_bytes());
+    line.extend_from_slice(event_type.as_bytes());
     line.extend_from_slice(b"\",\"object\":");
     line.extend_from_slice(object);
     line.extend_from_slice(b"}\n");

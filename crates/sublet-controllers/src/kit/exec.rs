@@ -14,32 +14,6 @@ use sublet_runtime::{ClientError, Ctx, DeleteOptions, EventKind, Patch, PatchOpt
 pub(crate) const BURST_PODS_MAX: usize = 500;
 const SLOW_START_FIRST: usize = 1;
 
-/// One write that a step decided on.
-#[derive(Clone, Debug)]
-pub(crate) enum Action {
-    Create { gvr: Gvr, object: Value },
-    Update { gvr: Gvr, object: Value },
-    UpdateStatus { gvr: Gvr, object: Value },
-    MergePatch { gvr: Gvr, target: Arc<Value>, patch: Value },
-    Delete { gvr: Gvr, target: Arc<Value>, options: DeleteOptions },
-    Event { kind: EventKind, reason: &'static str, message: String },
-}
-
-/// Applies actions in order and stops at the first failure. Events are about `about`.
-pub(crate) async fn apply(ctx: &Ctx, about: &Value, actions: Vec<Action>) -> Result<(), ClientError> {
-    for action in actions {
-        match action {
-            Action::Create { gvr, object } => _ = create(ctx, &gvr, &object).await?,
-            Action::Update { gvr, object } => _ = update(ctx, &gvr, &object).await?,
-            Action::UpdateStatus { gvr, object } => _ = update_status(ctx, &gvr, &object).await?,
-            Action::MergePatch { gvr, target, patch } => _ = merge_patch(ctx, &gvr, &target, patch).await?,
-            Action::Delete { gvr, target, options } => delete(ctx, &gvr, &target, options).await?,
-            Action::Event { kind, reason, message } => ctx.events.record(about, kind, reason, &message).await,
-        }
-    }
-    Ok(())
-}
-
 pub(crate) async fn create(ctx: &Ctx, gvr: &Gvr, object: &Value) -> Result<Value, ClientError> {
     let made = ctx.client.create(gvr, object).await?;
     took_in(ctx, gvr, &made);
@@ -99,13 +73,19 @@ pub(crate) async fn delete(ctx: &Ctx, gvr: &Gvr, target: &Value, options: Delete
 }
 
 /// The answer to a delete shows an object that is gone already: nothing holds it any longer.
+/// A namespace is held by finalizers in its spec.
 fn is_removed(left: &Value) -> bool {
-    left.finalizers().is_empty() && left.i64_at("/metadata/deletionGracePeriodSeconds").unwrap_or(0) == 0
+    left.finalizers().is_empty()
+        && left.array_at("/spec/finalizers").is_empty()
+        && left.i64_at("/metadata/deletionGracePeriodSeconds").unwrap_or(0) == 0
 }
 
+/// An object on its way out that lost what held it is gone with that very write.
 fn took_in(ctx: &Ctx, gvr: &Gvr, made: &Value) {
-    if let Some(informer) = ctx.cached(gvr) {
-        informer.wrote(made);
+    match ctx.cached(gvr) {
+        Some(informer) if made.is_deleting() && is_removed(made) => informer.deleted(&NamespacedName::of(made), made.uid()),
+        Some(informer) => informer.wrote(made),
+        None => {}
     }
 }
 
@@ -175,22 +155,39 @@ pub(crate) async fn delete_pod(ctx: &Ctx, owner: &Value, pod: &Value) -> Result<
     }
 }
 
-/// A patch that removes one finalizer from the object, if it is still this very object.
+/// Removes one finalizer from the object, if it is still as it was read.
 pub(crate) async fn remove_finalizer(ctx: &Ctx, gvr: &Gvr, target: &Value, finalizer: &str) -> Result<(), ClientError> {
     let rest: Vec<&str> = target.finalizers().into_iter().filter(|f| *f != finalizer).collect();
     let patch = json!({"metadata": {"uid": target.uid(), "resourceVersion": target.resource_version(), "finalizers": rest}});
-    match ctx.client.merge_patch(gvr, target.namespace(), target.name(), patch).await {
-        Ok(left) => {
-            if let Some(informer) = ctx.cached(gvr) {
-                if left.is_deleting() && is_removed(&left) {
-                    informer.deleted(&NamespacedName::of(target), target.uid());
-                } else {
-                    informer.wrote(&left);
-                }
-            }
-            Ok(())
-        }
-        Err(error) if error.is_not_found() => Ok(()),
-        Err(error) => Err(error),
+    match merge_patch(ctx, gvr, target, patch).await {
+        Err(error) if !error.is_not_found() => Err(error),
+        _ => Ok(()),
+    }
+}
+
+/// Removes a finalizer from a pod, whatever else changed in it. A pod that is gone is success.
+pub(crate) async fn untrack(ctx: &Ctx, pod: &Value, finalizer: &str) -> Result<(), ClientError> {
+    if !pod.has_finalizer(finalizer) {
+        return Ok(());
+    }
+    let patch = json!({"metadata": {"uid": pod.uid(), "$deleteFromPrimitiveList/finalizers": [finalizer]}});
+    match strategic_patch(ctx, &PODS, pod, patch).await {
+        // A conflict means another pod of that name.
+        Err(error) if !error.is_not_found() && !error.is_conflict() => Err(error),
+        _ => Ok(()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A terminating namespace was taken for a removed one after its status was written, and its
+    /// deletion never went on.
+    #[test]
+    fn a_namespace_is_there_until_its_spec_lets_it_go() {
+        let held = json!({"metadata": {"deletionTimestamp": "t"}, "spec": {"finalizers": ["kubernetes"]}});
+        assert!(!is_removed(&held));
+        assert!(is_removed(&json!({"metadata": {"deletionTimestamp": "t"}, "spec": {}})));
     }
 }

@@ -1,8 +1,6 @@
 //! What the controllers share: predicates over pods, claims by owner reference, conditions, and the
 //! executor that applies plans.
 
-#![allow(dead_code, reason = "grows ahead of its users")]
-
 pub(crate) mod availability;
 pub(crate) mod claim;
 pub(crate) mod conditions;
@@ -11,6 +9,7 @@ pub(crate) mod exec;
 pub(crate) mod history;
 pub(crate) mod intstr;
 pub(crate) mod metadata;
+pub(crate) mod node_fit;
 pub(crate) mod pods;
 pub(crate) mod rank;
 pub(crate) mod selector;

@@ -5,7 +5,7 @@ use super::node::{FAIL_ANNOTATION, Nodes, SimulatedNode};
 use super::references::{references, volume_trouble};
 use super::resize::Room;
 use super::step::{self, Memory, Observed, Plan};
-use super::{behaviour, references::config_trouble};
+use super::{admission, behaviour, references::config_trouble};
 use crate::events::EventSink;
 use crate::quantity::milli_of;
 use async_trait::async_trait;
@@ -73,6 +73,14 @@ impl Waiters {
         }
     }
 
+    fn forget(&self, key: &Key) {
+        let mut waiting = self.waiting.lock().expect("no holder panics");
+        waiting.retain(|_, keys| {
+            keys.remove(key);
+            !keys.is_empty()
+        });
+    }
+
     fn take(&self, gvr: &Gvr, change: &Change) -> Vec<Key> {
         let mut waiting = self.waiting.lock().expect("no holder panics");
         if waiting.is_empty() {
@@ -96,7 +104,7 @@ struct Agent {
 #[derive(Default)]
 struct State {
     pods: HashMap<Key, Remembered>,
-    files: HashSet<String>,
+    files: HashMap<String, String>,
 }
 
 #[derive(Default)]
@@ -139,9 +147,11 @@ impl Agent {
     ) -> Result<Outcome, ClientError> {
         let mut pod = newest(pod, remembered);
         for _ in 0..STEPS_MAX {
-            if step::is_terminal(&pod) && !pod.is_deleting() && pod.i64_at("/status/observedGeneration") == Some(pod.generation()) {
+            if step::is_terminal(&pod) && !pod.is_deleting() {
                 node.network.lock().expect("no holder panics").release(pod.uid());
-                return Ok(Outcome::Done);
+                if pod.i64_at("/status/observedGeneration").unwrap_or(0) == pod.generation() {
+                    return Ok(Outcome::Done);
+                }
             }
             let plan = self.step(ctx, key, node, &pod, &mut remembered.memory);
             for notice in &plan.events {
@@ -182,17 +192,18 @@ impl Agent {
 
     fn step(&self, ctx: &Ctx, key: &Key, node: &SimulatedNode, pod: &Value, memory: &mut Memory) -> Plan {
         let lookup = |gvr: &Gvr, name: &str| ctx.informer(gvr).get(&key.namespace, name);
-        let address = if pod.bool_at("/spec/hostNetwork") == Some(true) {
+        let address = if pod.bool_at("/spec/hostNetwork") == Some(true) || step::is_terminal(pod) {
             Some(node.address)
         } else {
             node.network.lock().expect("no holder panics").address(pod.uid())
         };
         let file_key = |container: &Value, path: &str| file_key(pod, &node.name, container, path);
-        let exists =
-            |container: &Value, path: &str| self.state.lock().expect("no holder panics").files.contains(&file_key(container, path));
+        let read =
+            |container: &Value, path: &str| self.state.lock().expect("no holder panics").files.get(&file_key(container, path)).cloned();
         let config_trouble = |container: &Value| config_trouble(pod, container, &lookup);
         let pods = ctx.informer(&PODS);
         let nodes = ctx.informer(&NODES);
+        let admit = || nodes.get("", &node.name).and_then(|n| admission::refuse(pod, &n, &pods.by_index(BY_NODE, &node.name)));
         let room = || room(&pods, nodes.get("", &node.name).as_deref(), &node.name);
         let observed = Observed {
             pod,
@@ -200,7 +211,8 @@ impl Agent {
             address,
             volume_trouble: volume_trouble(pod, &lookup),
             config_trouble: &config_trouble,
-            exists: &exists,
+            read: &read,
+            admit: &admit,
             room: &room,
             timings: &self.nodes.config.timings,
             now: self.nodes.config.clock.now().as_second(),
@@ -221,11 +233,11 @@ impl Agent {
         if state.files.len() > FILES_MAX {
             state.files.clear();
         }
-        for (name, path) in &plan.files {
+        for (name, path, content) in &plan.files {
             let lists = ["/spec/initContainers", "/spec/containers"];
             let container = lists.iter().flat_map(|l| pod.array_at(l)).find(|c| behaviour::container_name(c) == name);
             if let Some(container) = container {
-                state.files.insert(file_key(pod, node, container, path));
+                state.files.insert(file_key(pod, node, container, path), content.clone());
             }
         }
     }
@@ -236,11 +248,12 @@ impl Agent {
     }
 
     fn forget(&self, key: &Key) {
+        self.waiters.forget(key);
         let mut state = self.state.lock().expect("no holder panics");
         if let Some(remembered) = state.pods.remove(key)
             && !state.files.is_empty()
         {
-            state.files.retain(|file| !file.starts_with(&remembered.uid));
+            state.files.retain(|file, _| !file.starts_with(&remembered.uid));
         }
     }
 

@@ -9,7 +9,7 @@
 
 use super::shell::{self, Run, World};
 use serde_json::Value;
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use sublet_machinery::ObjectExt;
 
 /// The prefix of every annotation that the simulation reads.
@@ -39,19 +39,54 @@ pub(crate) fn pull_error(pod: &Value, container: &Value) -> Option<String> {
     bad.then(|| format!("failed to pull and unpack image \"{image}\": failed to resolve reference \"{image}\": {image}: not found"))
 }
 
-/// How the process of the container goes, and the files that it makes.
-pub(crate) fn run(pod: &Value, container: &Value, init: bool, exists: &dyn Fn(&str) -> bool) -> (Run, BTreeSet<String>) {
+/// What the process of a container does.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Outcome {
+    pub(crate) run: Run,
+    /// Path and content.
+    pub(crate) files: BTreeMap<String, String>,
+    pub(crate) output: String,
+}
+
+impl Outcome {
+    fn just(run: Run) -> Self {
+        Self { run, files: BTreeMap::new(), output: String::new() }
+    }
+
+    /// The termination message, from the container's file or from its last lines.
+    pub(crate) fn message(&self, container: &Value) -> String {
+        let path = container["terminationMessagePath"].as_str().unwrap_or("/dev/termination-log");
+        if let Some(text) = self.files.get(path).filter(|t| !t.is_empty()) {
+            return tail(text, MESSAGE_BYTES_MAX).to_string();
+        }
+        let failed = matches!(self.run, Run::Ends { code, .. } if code != 0);
+        let from_log = container["terminationMessagePolicy"] == "FallbackToLogsOnError" && failed;
+        if from_log { tail(&self.output, LOG_MESSAGE_BYTES_MAX).to_string() } else { String::new() }
+    }
+}
+
+/// As the kubelet limits termination messages from files and from logs.
+const MESSAGE_BYTES_MAX: usize = 4096;
+const LOG_MESSAGE_BYTES_MAX: usize = 2048;
+
+fn tail(text: &str, bytes_max: usize) -> &str {
+    let start = text.len().saturating_sub(bytes_max);
+    let start = (start..=text.len()).find(|at| text.is_char_boundary(*at)).unwrap_or(text.len());
+    &text[start..]
+}
+
+/// How the process of the container goes. `read` finds files that are there already.
+pub(crate) fn run(pod: &Value, container: &Value, init: bool, read: &dyn Fn(&str) -> Option<String>) -> Outcome {
     let name = container_name(container);
-    let none = BTreeSet::new();
     let code = setting(pod, name, "exit-code").and_then(|c| c.parse().ok());
     if setting(pod, name, "crash-loop") == Some("true") {
-        return (Run::Ends { after: seconds(pod, name, "run-seconds").unwrap_or(0), code: code.unwrap_or(1) }, none);
+        return Outcome::just(Run::Ends { after: seconds(pod, name, "run-seconds").unwrap_or(0), code: code.unwrap_or(1) });
     }
     if let Some(after) = seconds(pod, name, "run-seconds") {
-        return (Run::Ends { after, code: code.unwrap_or(0) }, none);
+        return Outcome::just(Run::Ends { after, code: code.unwrap_or(0) });
     }
     if let Some(code) = code {
-        return (Run::Ends { after: 0, code }, none);
+        return Outcome::just(Run::Ends { after: 0, code });
     }
     let env = environment(pod, container);
     let words: Vec<String> = container
@@ -61,13 +96,13 @@ pub(crate) fn run(pod: &Value, container: &Value, init: bool, exists: &dyn Fn(&s
         .filter_map(Value::as_str)
         .map(|word| substitute(word, &env))
         .collect();
-    let mut world = World { env, exists, created: BTreeSet::new() };
+    let mut world = World::new(env, read);
     let has_command = !container.array_at("/command").is_empty();
     let run = match words.first().map(|w| w.rsplit('/').next().unwrap_or_default()) {
         // A shell image without a terminal reads the end of its input and leaves.
         None if is_shell_image(container) => Run::Ends { after: 0, code: 0 },
         None => Run::Forever,
-        Some("sh" | "bash" | "ash" | "dash") => match shell::shell_script(&words) {
+        Some("sh" | "bash" | "ash" | "dash") => match shell::script_of(&words) {
             Some(script) => shell::run_script(&script, &mut world),
             None => Run::Ends { after: 0, code: 0 },
         },
@@ -79,10 +114,19 @@ pub(crate) fn run(pod: &Value, container: &Value, init: bool, exists: &dyn Fn(&s
         Some(_) => Run::Forever,
     };
     // An init container that never ended would hide every pod behind a guess.
-    match run {
-        Run::Forever if init => (Run::Ends { after: 0, code: 0 }, world.created),
-        run => (run, world.created),
+    let run = if run == Run::Forever && init { Run::Ends { after: 0, code: 0 } } else { run };
+    Outcome { run, files: world.written, output: world.output }
+}
+
+/// The verdict of an exec probe, when its command is one that the guess can judge.
+pub(crate) fn probe_fails(pod: &Value, container: &Value, probe: &str) -> bool {
+    let words: Vec<String> =
+        container.array_at(&format!("/{probe}/exec/command")).iter().filter_map(Value::as_str).map(str::to_string).collect();
+    if words.is_empty() {
+        return false;
     }
+    let mut world = World::new(environment(pod, container), &|_| None);
+    matches!(shell::run_words(&words, &mut world), Run::Ends { code, .. } if code != 0)
 }
 
 fn is_shell_image(container: &Value) -> bool {
@@ -103,7 +147,7 @@ fn substitute(word: &str, env: &BTreeMap<String, String>) -> String {
     env.iter().fold(word.to_string(), |word, (name, value)| word.replace(&format!("$({name})"), value))
 }
 
-fn environment(pod: &Value, container: &Value) -> BTreeMap<String, String> {
+pub(crate) fn environment(pod: &Value, container: &Value) -> BTreeMap<String, String> {
     let mut env = BTreeMap::from([("HOSTNAME".to_string(), pod.name().to_string())]);
     for variable in container.array_at("/env") {
         let Some(name) = variable["name"].as_str() else { continue };
@@ -137,7 +181,7 @@ mod tests {
         let pod = json!({"metadata": {"name": "p", "annotations": {
             "batch.kubernetes.io/job-completion-index": "1", "sim.sublet.dev/exit-code.broken": "3", "sim.sublet.dev/run-seconds.slow": "9",
             "sim.sublet.dev/crash-loop.loop": "true"}}});
-        assert_eq!(run(&pod, &container, false, &|_| false).0, expected, "{container}");
+        assert_eq!(run(&pod, &container, false, &|_| None).run, expected, "{container}");
     }
 
     #[test]
@@ -160,6 +204,19 @@ mod tests {
                 "valueFrom": {"fieldRef": {"fieldPath": "metadata.annotations['batch.kubernetes.io/job-completion-index']"}}}]}),
             ends(0, 1),
         );
+    }
+
+    #[test]
+    fn termination_messages_come_from_file_or_log() {
+        let check = |script: &str, policy: &str, expected: &str| {
+            let container = json!({"name": "c", "image": "busybox", "command": ["sh", "-c", script], "terminationMessagePolicy": policy});
+            assert_eq!(run(&json!({}), &container, false, &|_| None).message(&container), expected, "{script}");
+        };
+        check("/bin/echo -n DONE > /dev/termination-log", "File", "DONE");
+        check("/bin/echo -n DONE; /bin/false", "FallbackToLogsOnError", "DONE");
+        check("/bin/echo -n DONE; /bin/true", "FallbackToLogsOnError", "");
+        check("/bin/echo -n OK > /dev/termination-log; /bin/echo DONE; /bin/true", "FallbackToLogsOnError", "OK");
+        check("/bin/echo -n DONE; /bin/false", "File", "");
     }
 
     #[test]

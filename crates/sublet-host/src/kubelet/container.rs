@@ -134,16 +134,14 @@ impl<'p> Container<'p> {
     }
 
     pub(crate) fn stop(&mut self, code: i64, at: i64) {
+        self.stop_with(code, at, String::new());
+    }
+
+    pub(crate) fn stop_with(&mut self, code: i64, at: i64, message: String) {
         let State::Running { started } = self.state else { return };
         let reason = if code == 0 { "Completed" } else { "Error" };
-        self.state = State::Exited(Exit {
-            code,
-            reason: reason.into(),
-            message: String::new(),
-            started: Some(started),
-            finished: Some(at),
-            id: self.id.clone(),
-        });
+        self.state =
+            State::Exited(Exit { code, reason: reason.into(), message, started: Some(started), finished: Some(at), id: self.id.clone() });
         self.started = false;
         // An init container that did its work is ready, for ever.
         self.ready = self.role == Role::Init && code == 0;

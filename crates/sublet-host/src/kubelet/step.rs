@@ -4,7 +4,7 @@
 
 use super::behaviour;
 use super::conditions;
-use super::container::{Container, Exit, Role, State, rfc3339, seconds};
+use super::container::{Container, Role, State, rfc3339, seconds};
 use super::resize::{self, Room};
 use super::shell::Run;
 use crate::config::Timings;
@@ -24,8 +24,10 @@ pub(crate) struct Observed<'a> {
     pub(crate) volume_trouble: Option<String>,
     /// Why the environment of a container cannot be made.
     pub(crate) config_trouble: &'a dyn Fn(&Value) -> Option<String>,
-    /// Whether a file exists in a volume of the container.
-    pub(crate) exists: &'a dyn Fn(&Value, &str) -> bool,
+    /// A file in a volume of the container.
+    pub(crate) read: &'a dyn Fn(&Value, &str) -> Option<String>,
+    /// Why the node turns away a pod that no scheduler sent: reason and message.
+    pub(crate) admit: &'a dyn Fn() -> Option<(&'static str, String)>,
     pub(crate) room: &'a dyn Fn() -> Room,
     pub(crate) timings: &'a Timings,
     pub(crate) now: i64,
@@ -34,9 +36,9 @@ pub(crate) struct Observed<'a> {
 /// What is remembered of a pod between steps. Losing it costs a repeated event at most.
 #[derive(Debug, Default)]
 pub(crate) struct Memory {
-    runs: HashMap<(String, i64), Run>,
-    pull_failed: HashMap<String, i64>,
-    kill_told: bool,
+    pub(super) runs: HashMap<(String, i64), (Run, String)>,
+    pub(super) pull_failed: HashMap<String, i64>,
+    pub(super) kill_told: bool,
     pub(crate) mount_failures: u32,
 }
 
@@ -45,22 +47,20 @@ pub(crate) struct Memory {
 pub(crate) struct Plan {
     pub(crate) status: Value,
     pub(crate) events: Vec<Notice>,
-    /// Files made: container name and path.
-    pub(crate) files: Vec<(String, String)>,
+    /// Files made: container name, path and content.
+    pub(crate) files: Vec<(String, String, String)>,
     /// Step again at this second.
     pub(crate) wake_at: Option<i64>,
     /// All processes have ended: the API object may go.
     pub(crate) gone: bool,
 }
 
-/// After a failed pull, this long until the status says that the next one waits.
-const PULL_BACKOFF_SHOWN_SECONDS: i64 = 2;
-const CONFIG_RETRY_SECONDS: i64 = 10;
+pub(super) const CONFIG_RETRY_SECONDS: i64 = 10;
 /// Start, end, restart, end, back-off, and one more.
 const TURNS_MAX: usize = 6;
 const MOUNT_RETRY_SECONDS_MAX: i64 = 122;
 /// SIGTERM without a handler.
-const KILLED: i64 = 143;
+pub(super) const KILLED: i64 = 143;
 
 pub(crate) fn step(observed: &Observed<'_>, memory: &mut Memory) -> Plan {
     let pod = observed.pod;
@@ -76,7 +76,7 @@ pub(crate) fn step(observed: &Observed<'_>, memory: &mut Memory) -> Plan {
             containers.push(Container::read(spec, role, pod.array_at(statuses), waiting));
         }
     }
-    let mut step = Step { observed, memory, containers, plan: Plan::default(), phase_reason: None, sandbox: false };
+    let mut step = Step { observed, memory, containers, plan: Plan::default(), failure: None, sandbox: false };
     step.run();
     step.finish()
 }
@@ -86,14 +86,15 @@ pub(crate) fn is_terminal(pod: &Value) -> bool {
     matches!(pod.str_at("/status/phase"), Some("Succeeded" | "Failed"))
 }
 
-struct Step<'a, 'm> {
-    observed: &'a Observed<'a>,
-    memory: &'m mut Memory,
-    containers: Vec<Container<'a>>,
-    plan: Plan,
-    phase_reason: Option<(&'static str, &'static str)>,
+pub(super) struct Step<'a, 'm> {
+    pub(super) observed: &'a Observed<'a>,
+    pub(super) memory: &'m mut Memory,
+    pub(super) containers: Vec<Container<'a>>,
+    pub(super) plan: Plan,
+    /// Why the pod as a whole has failed: reason and message.
+    pub(super) failure: Option<(&'static str, String)>,
     /// Whether the pod's network and volumes stand.
-    sandbox: bool,
+    pub(super) sandbox: bool,
 }
 
 impl Step<'_, '_> {
@@ -107,8 +108,7 @@ impl Step<'_, '_> {
             return;
         }
         let Some(started) = pod.pointer("/status/startTime").and_then(seconds) else {
-            self.wake_at(observed.now);
-            return;
+            return self.admit();
         };
         if let Some(deadline) = pod.i64_at("/spec/activeDeadlineSeconds") {
             if observed.now >= started + deadline {
@@ -140,6 +140,18 @@ impl Step<'_, '_> {
                 }
             }
             self.stop_sidecars();
+        }
+    }
+
+    /// The first sight of a pod: the status says Pending, unless the node turns it away.
+    fn admit(&mut self) {
+        let scheduled = self.observed.pod.array_at("/status/conditions").iter().any(|c| c["type"] == "PodScheduled");
+        match (self.observed.admit)().filter(|_| !scheduled) {
+            Some((reason, message)) => {
+                self.plan.events.push(Notice::warning(reason, message.clone()));
+                self.failure = Some((reason, message));
+            }
+            None => self.wake_at(self.observed.now),
         }
     }
 
@@ -180,9 +192,16 @@ impl Step<'_, '_> {
                         self.restart_changed(index);
                         continue;
                     }
-                    match self.behaviour(index) {
+                    if let Some(at) = self.liveness_failure(index, started)
+                        && now >= at
+                    {
+                        self.kill_unhealthy(index);
+                        continue;
+                    }
+                    let (run, message) = self.behaviour(index);
+                    match run {
                         Run::Ends { after, code } if now >= started + after => {
-                            self.containers[index].stop(code, started + after);
+                            self.containers[index].stop_with(code, started + after, message);
                             if self.containers[index].role == Role::Init && code == 0 {
                                 return;
                             }
@@ -230,118 +249,41 @@ impl Step<'_, '_> {
         matches!(container.role, Role::App | Role::Sidecar) && container.image != container.spec_image()
     }
 
-    fn restart_changed(&mut self, index: usize) {
-        let now = self.observed.now;
-        let container = &mut self.containers[index];
-        let message = format!("Container {} definition changed, will be restarted", container.name());
-        self.plan.events.push(Notice::normal("Killing", message).at(container.field_path()));
-        container.stop(KILLED, now);
-        self.start(index);
-    }
-
-    /// Starts the container, or leaves it waiting with the reason. True when it runs.
-    fn start(&mut self, index: usize) -> bool {
-        let observed = self.observed;
-        let container = &mut self.containers[index];
-        if let Some(error) = behaviour::pull_error(observed.pod, container.spec) {
-            self.fail_pull(index, &error);
-            return false;
-        }
-        if let Some(trouble) = (observed.config_trouble)(container.spec) {
-            let reason = "CreateContainerConfigError";
-            if !matches!(&container.state, State::Waiting { reason: r, message } if r == reason && *message == trouble) {
-                self.plan.events.push(Notice::warning("Failed", format!("Error: {trouble}")).at(container.field_path()));
-            }
-            container.wait(reason, trouble);
-            self.wake_at(observed.now + CONFIG_RETRY_SECONDS);
-            return false;
-        }
-        container.start(observed.pod.uid(), observed.now);
-        let (path, image) = (container.field_path(), container.spec_image());
-        if container.spec["imagePullPolicy"] == "Always" {
-            self.plan.events.push(Notice::normal("Pulling", format!("Pulling image \"{image}\"")).at(path.clone()));
-            let message = format!("Successfully pulled image \"{image}\" in 5ms (5ms including waiting). Image size: 1048576 bytes.");
-            self.plan.events.push(Notice::normal("Pulled", message).at(path.clone()));
-        } else {
-            let message = format!("Container image \"{image}\" already present on machine and can be accessed by the pod");
-            self.plan.events.push(Notice::normal("Pulled", message).at(path.clone()));
-        }
-        self.plan.events.push(Notice::normal("Created", "Container created".into()).at(path.clone()));
-        self.plan.events.push(Notice::normal("Started", "Container started".into()).at(path));
-        true
-    }
-
-    fn fail_pull(&mut self, index: usize, error: &str) {
-        let now = self.observed.now;
-        let container = &mut self.containers[index];
-        let (path, image, name) = (container.field_path(), container.spec_image(), container.name().to_string());
-        let waits_for = match &container.state {
-            State::Waiting { reason, .. } => reason.clone(),
-            _ => String::new(),
-        };
-        match waits_for.as_str() {
-            "ImagePullBackOff" => {}
-            "ErrImagePull" => {
-                let shown_at = self.memory.pull_failed.get(&name).map_or(now, |at| at + PULL_BACKOFF_SHOWN_SECONDS);
-                if now < shown_at {
-                    return self.wake_at(shown_at);
-                }
-                let message = format!("Back-off pulling image \"{image}\"");
-                self.plan.events.push(Notice::normal("BackOff", message.clone()).at(path.clone()));
-                self.plan.events.push(Notice::warning("Failed", "Error: ImagePullBackOff".into()).at(path));
-                container.wait("ImagePullBackOff", format!("{message}: ErrImagePull: {error}"));
-            }
-            _ => {
-                self.plan.events.push(Notice::normal("Pulling", format!("Pulling image \"{image}\"")).at(path.clone()));
-                self.plan.events.push(Notice::warning("Failed", format!("Failed to pull image \"{image}\": {error}")).at(path.clone()));
-                self.plan.events.push(Notice::warning("Failed", "Error: ErrImagePull".into()).at(path));
-                container.wait("ErrImagePull", error.to_string());
-                self.memory.pull_failed.insert(name, now);
-                self.wake_at(now + PULL_BACKOFF_SHOWN_SECONDS);
-            }
-        }
-    }
-
-    /// When a container that ended may start again: at once the first time, then ever later.
-    fn restart_due(&self, index: usize, exit: &Exit) -> i64 {
-        exit.finished.unwrap_or(0) + self.restart_delay(index, exit)
-    }
-
-    fn restart_delay(&self, index: usize, exit: &Exit) -> i64 {
-        let timings = self.observed.timings;
-        let ran = exit.finished.unwrap_or(0) - exit.started.unwrap_or(0);
-        match self.containers[index].restarts {
-            0 => 0,
-            // Long good runs clear the back-off.
-            _ if ran > 2 * timings.crash_backoff_max => 0,
-            n => timings.crash_backoff_first.saturating_mul(1 << (n - 1).min(30)).min(timings.crash_backoff_max),
-        }
-    }
-
-    fn back_off(&mut self, index: usize, due: i64, exit: &Exit) {
-        let pod = self.observed.pod;
-        let delay = due - exit.finished.unwrap_or(0);
-        let name = self.containers[index].name();
-        let pod_name = format!("{}_{}({})", pod.name(), pod.namespace(), pod.uid());
-        let message = format!("back-off {} restarting failed container={name} pod={pod_name}", go_duration(delay));
-        let event = format!("Back-off restarting failed container {name} in pod {pod_name}");
-        self.plan.events.push(Notice::warning("BackOff", event).at(self.containers[index].field_path()));
-        self.containers[index].wait("CrashLoopBackOff", message);
-    }
-
-    /// How this run of the container goes, decided once per run.
-    fn behaviour(&mut self, index: usize) -> Run {
+    /// How this run of the container goes and what it leaves as a message, decided once per run.
+    fn behaviour(&mut self, index: usize) -> (Run, String) {
         let container = &self.containers[index];
         let key = (container.name().to_string(), container.restarts);
-        if let Some(run) = self.memory.runs.get(&key) {
-            return *run;
+        if let Some(known) = self.memory.runs.get(&key) {
+            return known.clone();
         }
-        let exists = |path: &str| (self.observed.exists)(container.spec, path);
-        let (run, files) = behaviour::run(self.observed.pod, container.spec, container.role == Role::Init, &exists);
-        self.plan.files.extend(files.into_iter().map(|path| (key.0.clone(), path)));
+        let read = |path: &str| (self.observed.read)(container.spec, path);
+        let outcome = behaviour::run(self.observed.pod, container.spec, container.role == Role::Init, &read);
+        let decided = (outcome.run, outcome.message(container.spec));
+        self.plan.files.extend(outcome.files.into_iter().map(|(path, text)| (key.0.clone(), path, text)));
         self.memory.runs.retain(|(name, _), _| *name != key.0);
-        self.memory.runs.insert(key, run);
-        run
+        self.memory.runs.insert(key, decided.clone());
+        decided
+    }
+
+    /// When the liveness probe has failed often enough, if it is known to fail.
+    fn liveness_failure(&mut self, index: usize, started: i64) -> Option<i64> {
+        let container = &self.containers[index];
+        if container.role == Role::Init || !behaviour::probe_fails(self.observed.pod, container.spec, "livenessProbe") {
+            return None;
+        }
+        let number = |field: &str, default: i64| container.spec.i64_at(&format!("/livenessProbe/{field}")).unwrap_or(default);
+        let at = started + number("initialDelaySeconds", 0) + number("periodSeconds", 10) * number("failureThreshold", 3);
+        self.wake_at(at);
+        Some(at)
+    }
+
+    fn kill_unhealthy(&mut self, index: usize) {
+        let now = self.observed.now;
+        let container = &mut self.containers[index];
+        let message = format!("Container {} failed liveness probe, will be restarted", container.name());
+        self.plan.events.push(Notice::warning("Unhealthy", "Liveness probe failed: ".into()).at(container.field_path()));
+        self.plan.events.push(Notice::normal("Killing", message).at(container.field_path()));
+        container.stop(KILLED, now);
     }
 
     /// Started and ready, some time after the start if the pod says so.
@@ -353,7 +295,8 @@ impl Step<'_, '_> {
         let started_at = started + delay("startupProbe");
         let ready_delay = behaviour::seconds(pod, container.name(), "ready-delay-seconds").unwrap_or_else(|| delay("readinessProbe"));
         let ready_at = started_at.max(started + ready_delay);
-        let never = behaviour::setting(pod, container.name(), "never-ready") == Some("true");
+        let never =
+            behaviour::setting(pod, container.name(), "never-ready") == Some("true") || behaviour::probe_fails(pod, spec, "readinessProbe");
         container.started = now >= started_at;
         container.ready = match container.role {
             Role::Init | Role::Ephemeral => false,
@@ -366,81 +309,7 @@ impl Step<'_, '_> {
         }
     }
 
-    /// Sidecars end when every app container has ended for good.
-    fn stop_sidecars(&mut self) {
-        let pod = self.observed.pod;
-        let over = |c: &Container<'_>| matches!(&c.state, State::Exited(e) if !c.restarts_after(pod, e.code));
-        if self.containers.iter().filter(|c| c.role == Role::App).all(over) {
-            self.kill(&[Role::Sidecar]);
-        }
-    }
-
-    fn kill(&mut self, roles: &[Role]) {
-        let now = self.observed.now;
-        for container in self.containers.iter_mut().rev().filter(|c| roles.contains(&c.role) && c.is_running()) {
-            if !self.memory.kill_told {
-                let message = format!("Stopping container {}", container.name());
-                self.plan.events.push(Notice::normal("Killing", message).at(container.field_path()));
-            }
-            container.stop(KILLED, now);
-        }
-    }
-
-    fn expire(&mut self) {
-        let message = "Pod was active on the node longer than the specified deadline";
-        self.plan.events.push(Notice::normal("DeadlineExceeded", message.into()));
-        self.kill(&[Role::Init, Role::Sidecar, Role::App, Role::Ephemeral]);
-        self.phase_reason = Some(("DeadlineExceeded", message));
-    }
-
-    /// The deletion of the pod: containers get their time to stop, then the object may go.
-    fn terminate(&mut self) {
-        let (pod, now) = (self.observed.pod, self.observed.now);
-        let grace = pod.i64_at("/metadata/deletionGracePeriodSeconds").unwrap_or(0);
-        let asked = pod.pointer("/metadata/deletionTimestamp").and_then(seconds).unwrap_or(now) - grace;
-        let stop = |c: &Container<'_>| {
-            let own = behaviour::seconds(pod, c.name(), "stop-seconds");
-            own.or_else(|| c.spec.i64_at("/lifecycle/preStop/sleep/seconds")).unwrap_or(0)
-        };
-        let needed = self.containers.iter().filter(|c| c.is_running()).map(stop).max().unwrap_or(0);
-        let stopped_at = asked + needed.min(grace);
-        if now < stopped_at {
-            if !self.memory.kill_told {
-                self.memory.kill_told = true;
-                for container in self.containers.iter().filter(|c| c.is_running()) {
-                    let message = format!("Stopping container {}", container.name());
-                    self.plan.events.push(Notice::normal("Killing", message).at(container.field_path()));
-                }
-            }
-            self.sandbox = true;
-            return self.wake_at(stopped_at);
-        }
-        self.kill(&[Role::Init, Role::Sidecar, Role::App, Role::Ephemeral]);
-        self.memory.kill_told = true;
-        self.plan.gone = true;
-        if pod.array_at("/spec/initContainers").is_empty() || self.containers.iter().any(|c| c.role == Role::App && !c.id.is_empty()) {
-            self.mark_lost();
-        }
-    }
-
-    /// Containers that never ran count as failed once the pod has been asked to go.
-    fn mark_lost(&mut self) {
-        for container in self.containers.iter_mut().filter(|c| c.role == Role::App) {
-            if matches!(container.state, State::Waiting { .. }) {
-                container.wait("", String::new());
-                container.state = State::Exited(Exit {
-                    code: 137,
-                    reason: "ContainerStatusUnknown".into(),
-                    message: "The container could not be located when the pod was terminated".into(),
-                    started: None,
-                    finished: None,
-                    id: String::new(),
-                });
-            }
-        }
-    }
-
-    fn wake_at(&mut self, at: i64) {
+    pub(super) fn wake_at(&mut self, at: i64) {
         self.plan.wake_at = Some(self.plan.wake_at.map_or(at, |other| other.min(at)));
     }
 
@@ -449,8 +318,8 @@ impl Step<'_, '_> {
         let pod = self.observed.pod;
         let mut status = pod.get("status").cloned().unwrap_or_else(|| json!({}));
         if !is_terminal(pod) {
-            let ending = self.plan.gone || self.phase_reason.is_some();
-            let phase = if self.phase_reason.is_some() { "Failed" } else { conditions::phase(pod, &self.containers, ending) };
+            let ending = self.plan.gone || self.failure.is_some();
+            let phase = if self.failure.is_some() { "Failed" } else { conditions::phase(pod, &self.containers, ending) };
             self.write(&mut status, phase);
         }
         if pod.generation() > 0 {
@@ -474,7 +343,7 @@ impl Step<'_, '_> {
             status["podIP"] = json!(address.to_string());
             status["podIPs"] = json!([{"ip": address.to_string()}]);
         }
-        if let Some((reason, message)) = self.phase_reason {
+        if let Some((reason, message)) = &self.failure {
             status["reason"] = json!(reason);
             status["message"] = json!(message);
         }
@@ -495,11 +364,6 @@ impl Step<'_, '_> {
             }
         }
     }
-}
-
-/// Seconds as Go prints a duration: `10s`, `2m40s`.
-fn go_duration(seconds: i64) -> String {
-    if seconds < 60 { format!("{seconds}s") } else { format!("{}m{}s", seconds / 60, seconds % 60) }
 }
 
 #[cfg(test)]

@@ -19,7 +19,8 @@ fn observe_with(
             address: Some("10.244.0.2".parse().unwrap()),
             volume_trouble,
             config_trouble,
-            exists: &|_, _| false,
+            read: &|_, _| None,
+            admit: &|| None,
             room: &room,
             timings: &Timings::default(),
             now,
@@ -245,6 +246,20 @@ fn resizes_are_put_in_force_or_refused() {
     life.pod["spec"]["containers"][0]["resources"] = resources("1");
     life.at(1003);
     assert_eq!(life.condition("PodResizePending"), "-");
+}
+
+#[test]
+fn exec_probes_that_must_fail_do() {
+    let probe = json!({"exec": {"command": ["/bin/false"]}, "periodSeconds": 5});
+    let mut life = Life::new(json!({"restartPolicy": "Always", "containers": [{"name": "c", "image": "nginx", "readinessProbe": probe}]}));
+    life.at(1000);
+    assert_eq!((life.phase(), life.condition("Ready")), ("Running", "False"));
+    let mut life = Life::new(json!({"restartPolicy": "Always", "containers": [{"name": "c", "image": "nginx", "livenessProbe": probe}]}));
+    life.at(1000);
+    assert_eq!((life.condition("Ready"), life.wake_at), ("True", Some(1015)));
+    life.at(1015);
+    assert_eq!(life.pod["status"]["containerStatuses"][0]["restartCount"], 1);
+    assert!(life.events.contains(&"Killing Container c failed liveness probe, will be restarted".to_string()));
 }
 
 #[test]

@@ -19,7 +19,9 @@ mod volumes;
 mod world;
 
 pub(crate) use bind::{SELECTED_NODE, claim_reference};
-pub(crate) use pod::{Taint, Toleration};
+pub(crate) use cluster::NodeInfo;
+pub(crate) use filter::fit;
+pub(crate) use pod::{PodInfo, Taint, Toleration};
 pub(crate) use run::Scheduler;
 
 #[cfg(test)]

@@ -68,6 +68,11 @@ impl<'a> Owned<'a> {
         self.set = set;
         self.source = None;
     }
+
+    pub(super) fn change_set(&mut self, change: impl FnOnce(FieldSet) -> FieldSet) {
+        let set = std::mem::take(&mut self.set);
+        self.replace_set(change(set));
+    }
 }
 
 /// Who owns what.
@@ -141,7 +146,7 @@ impl<'a> Managers<'a> {
             }
             let Some(merged) = self.0.remove(&id) else { continue };
             if let Some(owned) = self.0.get_mut(&bucket) {
-                owned.replace_set(merged.set.union(&owned.set));
+                owned.change_set(|set| merged.set.union(set));
                 owned.time = merged.time;
             } else {
                 self.0.insert(bucket, merged);

@@ -3,9 +3,10 @@
 //! The algorithm is that of structured-merge-diff v6, the bookkeeping in `metadata.managedFields` that of
 //! apimachinery's `managedfields` (1.37).
 //!
-//! A server calls [`apply()`] for an apply patch, or [`track_update`] after it has worked out the new object
-//! for any other write; then it defaults, admits and validates the object, calls [`keep_times`] and commits.
-//! What defaulting and admission add later is owned by nobody, as upstream has it.
+//! A server calls [`apply_over`] for an apply patch, and defaults the result. For any other write it works out
+//! the new object, defaults it (defaults belong to who creates), and calls [`track`]. Then it admits and
+//! validates the object, calls [`keep_times`] and commits. What admission adds is owned by nobody, as upstream
+//! has it. [`apply()`] and [`track_update`] are the short forms for kinds whose new objects are empty.
 
 mod compare;
 mod fields;
@@ -19,6 +20,8 @@ mod scale;
 mod set;
 #[cfg(test)]
 mod table_tests;
+#[cfg(test)]
+mod tests;
 mod types;
 mod update;
 
@@ -36,7 +39,7 @@ use serde_json::{Map, Value};
 use std::sync::LazyLock;
 use types::Type;
 
-/// Who writes, and how.
+/// Who writes, through what, and when.
 #[derive(Clone, Copy, Debug)]
 pub struct Writer<'a> {
     /// The field manager; empty is `unknown`.
@@ -47,7 +50,7 @@ pub struct Writer<'a> {
     pub api_version: &'a str,
     /// The time of the request in RFC 3339, to the second.
     pub now: &'a str,
-    /// Fields that writes of this resource or subresource have no say in.
+    /// Fields that writes through this path have no say in: `status` for the main resource.
     pub reset_fields: &'a FieldSet,
 }
 
@@ -58,6 +61,16 @@ pub struct ApplyOptions<'a> {
     pub kind: &'a str,
     /// Take fields from other managers.
     pub force: bool,
+}
+
+/// What a write starts from.
+#[derive(Clone, Copy, Debug)]
+pub enum Base<'a> {
+    /// The object as it is.
+    Live(&'a Value),
+    /// There is none yet: what a new object of the kind has before anybody sets a field. Custom kinds have
+    /// nothing; built-in kinds have the structs that upstream writes always, and nobody owns those.
+    Empty(&'a Value),
 }
 
 /// The outcome of an apply.
@@ -91,86 +104,115 @@ static SERVER_FIELDS: LazyLock<FieldSet> = LazyLock::new(|| {
 
 /// Merges an applied configuration into the live object; without one, the configuration becomes the object.
 pub fn apply(live: Option<&Value>, config: &Value, schema: SchemaNode<'_>, options: &ApplyOptions<'_>) -> Result<Applied, ApiError> {
+    apply_over(live, &Value::Null, config, schema, options)
+}
+
+/// As [`apply()`], for a kind whose new objects are not empty: see [`Base::Empty`].
+pub fn apply_over(
+    live: Option<&Value>,
+    empty: &Value,
+    config: &Value,
+    schema: SchemaNode<'_>,
+    options: &ApplyOptions<'_>,
+) -> Result<Applied, ApiError> {
     check_config(config, schema, options)?;
-    let empty = Value::Object(Map::new());
-    let live = live.unwrap_or(&empty);
-    let of = Type::of(schema);
-    let entries =
-        || Managers::decode(live["metadata"].get("managedFields")).map_err(|e| failed(format!("failed to decode managed fields: {e}")));
-    let outcome = match attempt(live, config, of, options, entries()?, options.force) {
+    let nothing = Value::Object(Map::new());
+    let empty = if empty.is_object() { empty } else { &nothing };
+    let case = Case { live: live.unwrap_or(&nothing), empty, config, of: Type::of(schema), options };
+    let outcome = match case.attempt(options.force)? {
         Err(conflicts) if options.writer.manager == last_applied::MANAGER => {
-            let conflicts = last_applied::without_allowed(conflicts, live, of, options.writer.api_version);
-            if conflicts.is_empty() { attempt(live, config, of, options, entries()?, true) } else { Err(conflicts) }
+            let conflicts = last_applied::without_allowed(conflicts, case.live, case.of, options.writer.api_version);
+            if conflicts.is_empty() { case.attempt(true)? } else { Err(conflicts) }
         }
         outcome => outcome,
     };
     let (new, managers) = outcome.map_err(|conflicts| conflict_error(&conflicts))?;
-    let mut changed = new.is_some();
-    let mut object = new.unwrap_or_else(|| live.clone());
+    let mut changed = new.is_some() || live.is_none();
+    let mut object = new.unwrap_or_else(|| case.live.clone());
     if options.writer.manager == last_applied::MANAGER {
         changed |= last_applied::refresh(&mut object, config);
     }
     let entries = managers.encode();
-    changed |= !equal_but_for_times(entries.as_ref(), live["metadata"].get("managedFields"));
+    changed |= !equal_but_for_times(entries.as_ref(), case.live["metadata"].get("managedFields"));
     set_managed_fields(&mut object, entries);
     Ok(Applied { object, changed })
 }
 
-fn attempt<'a>(
-    live: &Value,
-    config: &Value,
-    of: Type<'_>,
-    options: &ApplyOptions<'_>,
-    mut managers: Managers<'a>,
-    force: bool,
-) -> Result<(Option<Value>, Managers<'a>), Vec<Conflict>> {
-    let writer = &options.writer;
-    if managers.0.is_empty() {
-        record(&mut managers, &Value::Object(Map::new()), live, of, writer, BEFORE_FIRST_APPLY);
-    }
-    let id = ManagerId::new(writer.manager, Operation::Apply, writer.api_version, writer.subresource);
-    let new = update::apply(&mut managers, live, config, of, &id, writer.api_version, writer.reset_fields, force)?;
-    if let Some(owned) = managers.0.get_mut(&id) {
-        owned.replace_set(owned.set.difference(&SERVER_FIELDS));
-        if new.is_some() {
-            owned.time = Some(writer.now.into());
-        }
-        if owned.set.is_empty() {
-            managers.0.remove(&id);
-        }
-    }
-    Ok((new, managers))
+/// One apply, as often as it is tried.
+struct Case<'a> {
+    live: &'a Value,
+    empty: &'a Value,
+    config: &'a Value,
+    of: Type<'a>,
+    options: &'a ApplyOptions<'a>,
 }
 
-/// Sets `metadata.managedFields` of an object that is about to replace the live one (or to be created).
-///
-/// Clients may send the field, and clear it with `[]` or `[{}]`; what they send wrongly does not count.
+impl<'a> Case<'a> {
+    fn attempt(&self, force: bool) -> Result<Result<(Option<Value>, Managers<'a>), Vec<Conflict>>, ApiError> {
+        let writer = &self.options.writer;
+        let mut managers = Managers::decode(self.live["metadata"].get("managedFields"))
+            .map_err(|e| failed(format!("failed to decode managed fields: {e}")))?;
+        if managers.0.is_empty() && self.live.as_object().is_some_and(|live| !live.is_empty()) {
+            record(&mut managers, self.empty, self.live, self.of, writer, BEFORE_FIRST_APPLY);
+        }
+        let id = ManagerId::new(writer.manager, Operation::Apply, writer.api_version, writer.subresource);
+        let merged = update::apply(&mut managers, self.live, self.config, self.of, &id, writer.api_version, writer.reset_fields, force);
+        let new = match merged {
+            Ok(new) => new,
+            Err(conflicts) => return Ok(Err(conflicts)),
+        };
+        if let Some(owned) = managers.0.get_mut(&id) {
+            owned.change_set(|set| set.difference(&SERVER_FIELDS));
+            if new.is_some() {
+                owned.time = Some(writer.now.into());
+            }
+            if owned.set.is_empty() {
+                managers.0.remove(&id);
+            }
+        }
+        Ok(Ok((new, managers)))
+    }
+}
+
+/// Sets `metadata.managedFields` of an object that is about to replace `live`, or to be created.
 pub fn track_update(live: Option<&Value>, new: &mut Value, schema: SchemaNode<'_>, writer: &Writer<'_>) {
+    track(live.map_or(Base::Empty(&Value::Null), Base::Live), new, schema, writer);
+}
+
+/// As [`track_update`], with all that upstream takes into account.
+///
+/// Clients may send `managedFields`, and clear it with `[]` or `[{}]`; what they send wrongly does not count.
+pub fn track(base: Base<'_>, new: &mut Value, schema: SchemaNode<'_>, writer: &Writer<'_>) {
     let sent = new.get_mut("metadata").and_then(Value::as_object_mut).and_then(|m| m.remove("managedFields"));
-    let of_live = live.and_then(|l| l["metadata"].get("managedFields"));
-    let reset = writer.subresource.is_empty() && sent.as_ref().is_some_and(is_reset);
-    let of_sent = sent.as_ref().filter(|_| writer.subresource.is_empty()).and_then(|s| Managers::decode(Some(s)).ok());
-    let mut managers = match of_sent.filter(|m| !m.0.is_empty()) {
-        _ if reset => Managers::default(),
+    let nothing = Value::Object(Map::new());
+    let (before, exists) = match base {
+        Base::Live(live) => (live, !live.uid().is_empty()),
+        Base::Empty(empty) if empty.is_object() => (empty, false),
+        Base::Empty(_) => (&nothing, false),
+    };
+    // Through a subresource nobody changes the entries by hand.
+    let sent = sent.as_ref().filter(|_| writer.subresource.is_empty());
+    let of_sent = sent.and_then(|s| Managers::decode(Some(s)).ok()).filter(|m| !m.0.is_empty());
+    let mut managers = match of_sent {
+        _ if sent.is_some_and(is_reset) => Managers::default(),
         Some(managers) => managers,
-        None => Managers::decode(of_live).unwrap_or_default(),
+        None => Managers::decode(before["metadata"].get("managedFields")).unwrap_or_default(),
     };
     // An object that was not tracked so far stays so until somebody applies.
-    if managers.0.is_empty() && live.is_some_and(|l| !l.uid().is_empty()) {
+    if managers.0.is_empty() && exists {
         return;
     }
-    let empty = Value::Object(Map::new());
-    record(&mut managers, live.unwrap_or(&empty), new, Type::of(schema), writer, writer.manager);
+    record(&mut managers, before, new, Type::of(schema), writer, writer.manager);
     set_managed_fields(new, managers.encode());
 }
 
 /// Gives the manager of an update what the update changed.
-fn record(managers: &mut Managers<'_>, live: &Value, new: &Value, of: Type<'_>, writer: &Writer<'_>, manager: &str) {
-    let set = update::update(managers, live, new, of, writer.reset_fields).difference(&SERVER_FIELDS);
+fn record(managers: &mut Managers<'_>, before: &Value, new: &Value, of: Type<'_>, writer: &Writer<'_>, manager: &str) {
+    let set = update::update(managers, before, new, of, writer.reset_fields).difference(&SERVER_FIELDS);
     if !set.is_empty() {
         let id = ManagerId::new(manager, Operation::Update, writer.api_version, writer.subresource);
         let owned = managers.0.entry(id).or_insert_with(|| Owned::new(writer.api_version, FieldSet::new(), None));
-        owned.replace_set(owned.set.union(&set));
+        owned.change_set(|owned| owned.union(set));
         owned.time = Some(writer.now.into());
     }
     managers.cap();

@@ -56,7 +56,7 @@ pub fn managed_fields_from_scale(parent: Option<&Value>, scale: Option<&Value>, 
             // Whoever scaled has taken the field.
             let mut taken = FieldSet::new();
             taken.insert(&path);
-            owned.replace_set(owned.set.difference(&taken));
+            owned.change_set(|set| set.difference(&taken));
         }
         if !owned.set.is_empty() {
             out.0.insert(id, owned);
@@ -66,9 +66,10 @@ pub fn managed_fields_from_scale(parent: Option<&Value>, scale: Option<&Value>, 
     for (id, _) in scale.0.into_iter().filter(|(_, owned)| owned.set.has(&scale_path())) {
         let id = ManagerId::new(&id.manager, id.operation, fields.api_version, &id.subresource);
         let owned = out.0.entry(id).or_insert_with(|| Owned::new(fields.api_version, FieldSet::new(), None));
-        let mut set = owned.set.clone();
-        set.insert(&path);
-        owned.replace_set(set);
+        owned.change_set(|mut set| {
+            set.insert(&path);
+            set
+        });
     }
     Ok(out.encode())
 }

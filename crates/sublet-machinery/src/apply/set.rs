@@ -94,7 +94,7 @@ impl FieldSet {
                 Ok(at) => {
                     let old = &mut self.nodes[at];
                     old.member |= node.member;
-                    old.children = old.children.union(&node.children);
+                    old.children = std::mem::take(&mut old.children).union(node.children);
                 }
                 Err(at) => self.nodes.insert(at, node),
             },
@@ -102,16 +102,19 @@ impl FieldSet {
     }
 
     #[must_use]
-    pub fn union(&self, other: &Self) -> Self {
+    pub fn union(self, other: Self) -> Self {
         if self.is_empty() {
-            return other.clone();
+            return other;
+        }
+        if other.is_empty() {
+            return self;
         }
         let mut nodes = Vec::with_capacity(self.nodes.len().max(other.nodes.len()));
-        self.zip(other, |pair| match pair {
+        merge(self.nodes, other.nodes, |pair| match pair {
             (Some(a), Some(b)) => {
-                nodes.push(Node { element: a.element.clone(), member: a.member || b.member, children: a.children.union(&b.children) });
+                nodes.push(Node { element: a.element, member: a.member || b.member, children: a.children.union(b.children) });
             }
-            (Some(one), None) | (None, Some(one)) => nodes.push(one.clone()),
+            (Some(one), None) | (None, Some(one)) => nodes.push(one),
             (None, None) => {}
         });
         Self { nodes }
@@ -122,7 +125,10 @@ impl FieldSet {
         let mut out = Self::new();
         self.zip(other, |pair| {
             if let (Some(a), Some(b)) = pair {
-                out.push(a.element.clone(), a.member && b.member, a.children.intersection(&b.children));
+                let children = a.children.intersection(&b.children);
+                if (a.member && b.member) || !children.is_empty() {
+                    out.nodes.push(Node { element: a.element.clone(), member: a.member && b.member, children });
+                }
             }
         });
         out
@@ -130,29 +136,36 @@ impl FieldSet {
 
     /// What is in this set and not in the other. A path's own membership does not take away the paths below it.
     #[must_use]
-    pub fn difference(&self, other: &Self) -> Self {
-        let mut out = Self::new();
-        self.zip(other, |pair| match pair {
-            (Some(a), Some(b)) => out.push(a.element.clone(), a.member && !b.member, a.children.difference(&b.children)),
-            (Some(a), None) => out.nodes.push(a.clone()),
-            _ => {}
-        });
-        out
+    pub fn difference(self, other: &Self) -> Self {
+        self.without(other, |node, other| {
+            node.member &= !other.member;
+            node.children = std::mem::take(&mut node.children).difference(&other.children);
+        })
     }
 
     /// As [`Self::difference`], but a path in the other set takes away everything below it.
     #[must_use]
-    pub fn recursive_difference(&self, other: &Self) -> Self {
-        if other.is_empty() {
-            return self.clone();
-        }
-        let mut out = Self::new();
-        self.zip(other, |pair| match pair {
-            (Some(a), Some(b)) if !b.member => out.push(a.element.clone(), a.member, a.children.recursive_difference(&b.children)),
-            (Some(a), None) => out.nodes.push(a.clone()),
-            _ => {}
+    pub fn recursive_difference(self, other: &Self) -> Self {
+        self.without(other, |node, other| {
+            if other.member {
+                (node.member, node.children) = (false, Self::new());
+            } else {
+                node.children = std::mem::take(&mut node.children).recursive_difference(&other.children);
+            }
+        })
+    }
+
+    /// Changes the nodes that the other set has too, and drops those of which nothing is left.
+    fn without(mut self, other: &Self, change: impl Fn(&mut Node, &Node)) -> Self {
+        let mut others = other.nodes.iter().peekable();
+        self.nodes.retain_mut(|node| {
+            while others.next_if(|o| o.element < node.element).is_some() {}
+            if let Some(other) = others.next_if(|o| o.element == node.element) {
+                change(node, other);
+            }
+            node.member || !node.children.is_empty()
         });
-        out
+        self
     }
 
     /// Whether some path is in both sets.
@@ -257,6 +270,20 @@ impl FieldSet {
     }
 }
 
+/// As [`FieldSet::zip`], by value.
+fn merge(left: Vec<Node>, right: Vec<Node>, mut visit: impl FnMut((Option<Node>, Option<Node>))) {
+    let (mut left, mut right) = (left.into_iter().peekable(), right.into_iter().peekable());
+    loop {
+        let order = match (left.peek(), right.peek()) {
+            (None, None) => return,
+            (Some(_), None) => Ordering::Less,
+            (None, Some(_)) => Ordering::Greater,
+            (Some(a), Some(b)) => a.element.cmp(&b.element),
+        };
+        visit((left.next_if(|_| order.is_le()), right.next_if(|_| order.is_ge())));
+    }
+}
+
 /// One path a line.
 impl fmt::Display for FieldSet {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -295,11 +322,11 @@ mod tests {
     fn a_member_and_what_lies_below_it_are_told_apart() {
         let parent = set(json!({"f:a": {}}));
         let child = set(json!({"f:a": {"f:b": {}}}));
-        let both = parent.union(&child);
+        let both = parent.clone().union(child.clone());
         assert_eq!(both.to_json(), json!({"f:a": {".": {}, "f:b": {}}}));
-        assert_eq!(both.difference(&parent), child);
-        assert_eq!(both.difference(&child), parent);
-        assert!(both.recursive_difference(&parent).is_empty());
+        assert_eq!(both.clone().difference(&parent), child);
+        assert_eq!(both.clone().difference(&child), parent);
+        assert!(both.clone().recursive_difference(&parent).is_empty());
         assert!(parent.intersection(&child).is_empty() && !parent.intersects(&child));
         assert!(child.is_subset(&both) && !both.is_subset(&child));
         assert_eq!(both.to_string(), ".a\n.a.b");

@@ -148,7 +148,7 @@ fn run(case: &Value, of: Type<'_>) -> (Value, Value) {
             let taken = update::update(&mut owners, &case["live"], &case["object"], of, &reset);
             if !taken.is_empty() {
                 let own = owners.0.entry(manager).or_insert_with(|| Owned::new(version, FieldSet::new(), None));
-                own.set = own.set.union(&taken);
+                own.change_set(|set| set.union(taken));
                 own.api_version = version.into();
             }
             (shown(&managers(&case["after"])), shown(&owners))

@@ -1,6 +1,6 @@
 //! Who owns what after a change: the algorithm of structured-merge-diff.
 
-use super::compare::{Comparison, compare};
+use super::compare::compare;
 use super::fields::{fields_of, with_named_parents};
 use super::managers::{Conflict, ManagerId, Managers, Owned};
 use super::merge::merge;
@@ -20,12 +20,17 @@ pub(super) fn reconcile_all(managers: &mut Managers<'_>, of: Type<'_>) {
 }
 
 /// Takes what changed from everybody but `own`. Without `force`, values that `own` would take are conflicts.
-fn take_over(managers: &mut Managers<'_>, changes: &Comparison, own: Option<&ManagerId>, force: bool) -> Result<(), Vec<Conflict>> {
-    let written = changes.modified.union(&changes.added);
+fn take_over(
+    managers: &mut Managers<'_>,
+    written: &FieldSet,
+    removed: &FieldSet,
+    own: Option<&ManagerId>,
+    force: bool,
+) -> Result<(), Vec<Conflict>> {
     let others = || managers.0.iter().filter(|(id, _)| Some(*id) != own);
     if !force {
         let conflicts: Vec<Conflict> = others()
-            .map(|(id, owned)| Conflict { manager: id.clone(), set: owned.set.intersection(&written) })
+            .map(|(id, owned)| Conflict { manager: id.clone(), set: owned.set.intersection(written) })
             .filter(|c| !c.set.is_empty())
             .collect();
         if !conflicts.is_empty() {
@@ -33,11 +38,10 @@ fn take_over(managers: &mut Managers<'_>, changes: &Comparison, own: Option<&Man
         }
     }
     for (_, owned) in managers.0.iter_mut().filter(|(id, _)| Some(*id) != own) {
-        if owned.set.intersects(&written) {
-            owned.replace_set(owned.set.difference(&written));
-        }
-        if owned.set.intersects(&changes.removed) {
-            owned.replace_set(owned.set.difference(&changes.removed));
+        for taken in [written, removed] {
+            if owned.set.intersects(taken) {
+                owned.change_set(|set| set.difference(taken));
+            }
         }
     }
     managers.0.retain(|_, owned| !owned.set.is_empty());
@@ -48,8 +52,9 @@ fn take_over(managers: &mut Managers<'_>, changes: &Comparison, own: Option<&Man
 pub(super) fn update(managers: &mut Managers<'_>, live: &Value, new: &Value, of: Type<'_>, reset: &FieldSet) -> FieldSet {
     reconcile_all(managers, of);
     let changes = compare(live, new, of).without(reset);
-    take_over(managers, &changes, None, true).expect("a forced change has no conflicts");
-    changes.modified.union(&changes.added).recursive_difference(reset)
+    let written = changes.modified.union(changes.added);
+    take_over(managers, &written, &changes.removed, None, true).expect("a forced change has no conflicts");
+    written.recursive_difference(reset)
 }
 
 /// Merges an applied configuration. `None` means that the object stays as it is.
@@ -74,7 +79,7 @@ pub(super) fn apply(
         None => merged,
     };
     let changes = compare(live, &new, of).without(reset);
-    take_over(managers, &changes, Some(id), force)?;
+    take_over(managers, &changes.modified.union(changes.added), &changes.removed, Some(id), force)?;
     Ok((!super::path::equal_values(live, &new)).then_some(new))
 }
 
@@ -85,12 +90,12 @@ fn prune(merged: Value, managers: &Managers<'_>, id: &ManagerId, last: &FieldSet
     }
     let named = |set: &FieldSet| with_named_parents(set, Some(of));
     let last = named(last);
-    let owned = managers.0.values().fold(FieldSet::new(), |all, owned| all.union(&owned.set));
+    let owned = managers.0.values().fold(FieldSet::new(), |all, owned| all.union(owned.set.clone()));
     let all = named(&fields_of(&merged, of));
 
     let without_last = remove(&merged, &last, of).unwrap_or(Value::Null);
-    let kept = named(&fields_of(&without_last, of)).union(&named(&owned));
-    let with_owned = remove(&merged, &all.difference(&kept), of).unwrap_or(Value::Null);
+    let kept = named(&fields_of(&without_last, of)).union(named(&owned));
+    let with_owned = remove(&merged, &all.clone().difference(&kept), of).unwrap_or(Value::Null);
     let kept = named(&fields_of(&with_owned, of));
     let unwanted = all.difference(&kept).intersection(&last);
     if unwanted.is_empty() {

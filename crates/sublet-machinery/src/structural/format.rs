@@ -58,7 +58,7 @@ fn normalized(format: &str) -> String {
 pub fn is_valid(format: &str, text: &str) -> bool {
     match normalized(format).as_str() {
         "bsonobjectid" => text.len() == 24 && text.bytes().all(|b| b.is_ascii_hexdigit()),
-        "uri" => is_request_uri(text),
+        "uri" => super::url::parse_request_uri(text).is_ok(),
         "email" => is_email(text),
         "hostname" => is_hostname(text),
         "ipv4" => text.contains('.') && parse_ip_sloppy(text),
@@ -118,41 +118,6 @@ fn is_short_name(text: &str) -> bool {
     alphanumeric(bytes.first())
         && alphanumeric(bytes.last())
         && bytes.iter().all(|b| b.is_ascii_lowercase() || b.is_ascii_digit() || *b == b'-')
-}
-
-/// `url.ParseRequestURI`: an absolute URI or an absolute path.
-fn is_request_uri(text: &str) -> bool {
-    if text.is_empty() || text.bytes().any(|b| b < 0x20 || b == 0x7f) {
-        return false;
-    }
-    let scheme_end = text.find(|c: char| !(c.is_ascii_alphanumeric() || matches!(c, '+' | '-' | '.')));
-    let rest = match scheme_end {
-        Some(at) if at > 0 && text[at..].starts_with(':') && text.as_bytes()[0].is_ascii_alphabetic() => {
-            let rest = &text[at + 1..];
-            if !rest.starts_with('/') {
-                return true;
-            }
-            rest
-        }
-        Some(0) if text.starts_with(':') => return false,
-        _ => text,
-    };
-    if !rest.starts_with('/') {
-        return text == "*";
-    }
-    let host = rest.strip_prefix("//").map(|r| r.split(['/', '?']).next().unwrap_or_default()).unwrap_or_default();
-    !host.contains([' ', '<', '>', '"', '\\', '^', '`', '{', '|', '}']) && has_valid_escapes(rest) && has_valid_port(host)
-}
-
-fn has_valid_escapes(text: &str) -> bool {
-    let path = text.split('?').next().unwrap_or_default();
-    path.split('%').skip(1).all(|part| part.len() >= 2 && part.bytes().take(2).all(|b| b.is_ascii_hexdigit()))
-}
-
-fn has_valid_port(authority: &str) -> bool {
-    let host = authority.rsplit('@').next().unwrap_or_default();
-    let after = host.rsplit_once(']').map_or(host, |(_, after)| after);
-    after.rsplit_once(':').is_none_or(|(_, port)| port.bytes().all(|b| b.is_ascii_digit()))
 }
 
 /// `mail.ParseAddress`: `a@b`, or `Name <a@b>`.

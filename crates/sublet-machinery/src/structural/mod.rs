@@ -19,6 +19,7 @@ mod object_meta;
 mod scan;
 #[cfg(test)]
 mod testing;
+pub mod url;
 mod validate;
 mod yaml;
 

@@ -6,6 +6,7 @@ use serde_json::{Map, Value};
 /// replaced as a whole; null and absent are the same.
 pub fn merge_patch(current: &Value, wanted: &Value) -> Option<Value> {
     match (current, wanted) {
+        (Value::Null, Value::Object(_)) => merge_patch(&Value::Object(Map::new()), wanted),
         (Value::Object(current), Value::Object(wanted)) => {
             let mut patch = Map::new();
             for (key, value) in wanted {
@@ -21,7 +22,21 @@ pub fn merge_patch(current: &Value, wanted: &Value) -> Option<Value> {
             }
             (!patch.is_empty()).then_some(Value::Object(patch))
         }
-        _ => (current != wanted).then(|| wanted.clone()),
+        _ => (!same(current, wanted)).then(|| wanted.clone()),
+    }
+}
+
+/// Equality in which null and absent are the same, at any depth: one server writes `"lastProbeTime":
+/// null` where another writes nothing.
+pub fn same(a: &Value, b: &Value) -> bool {
+    match (a, b) {
+        (Value::Object(a), Value::Object(b)) => {
+            let null = &Value::Null;
+            a.iter().all(|(key, value)| same(value, b.get(key).unwrap_or(null)))
+                && b.iter().all(|(key, value)| value.is_null() || a.contains_key(key))
+        }
+        (Value::Array(a), Value::Array(b)) => a.len() == b.len() && a.iter().zip(b).all(|(a, b)| same(a, b)),
+        _ => a == b,
     }
 }
 
@@ -38,6 +53,9 @@ mod tests {
         check(json!({"a": 1, "b": {"c": 2}}), json!({"a": 1, "b": {"c": 2}}), json!("same"));
         check(json!({"a": 1, "b": {"c": 2}}), json!({"b": {"c": 3, "d": null}}), json!({"a": null, "b": {"c": 3}}));
         check(json!({"l": [1]}), json!({"l": [1, 2]}), json!({"l": [1, 2]}));
-        check(Value::Null, json!({"a": 1}), json!({"a": 1}));
+        check(Value::Null, json!({"a": 1, "b": {"c": null}}), json!({"a": 1}));
+        check(Value::Null, json!({"a": null}), json!("same"));
+        check(json!({"l": [{"a": 1}]}), json!({"l": [{"a": 1, "b": null}]}), json!("same"));
+        check(json!({"l": [{"a": 1, "b": 2}]}), json!({"l": [{"a": 1, "b": null}]}), json!({"l": [{"a": 1, "b": null}]}));
     }
 }

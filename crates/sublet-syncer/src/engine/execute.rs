@@ -1,6 +1,7 @@
 //! Takes one key through the plan: the only place of the engine that sends requests.
 
-use super::plan::{Action, Observed, plan};
+use super::plan::{Action, Observed, Plan, plan};
+use super::settled::Fingerprint;
 use super::syncer::{EXPECTED_MAX, Expected, Inner};
 use super::{ItemKey, WriteError};
 use crate::resources::shown::shown_kind;
@@ -91,18 +92,24 @@ impl Inner {
         }
         let tenant = self.view.tenant.get(kind.id, &key.key);
         let host = self.view.copy_of(kind.id, &key.key);
-        let mut actions = self.plan(kind, tenant.as_deref(), host.as_deref(), refused)?;
+        let print = Fingerprint::of(kind.id, tenant.as_deref(), host.as_deref());
+        let settled = self.settled.contains(key, print);
+        let mut plan = self.plan(kind, tenant.as_deref(), host.as_deref(), refused, settled);
+        if !settled && kind.id == KindId::Pod {
+            let quiet = plan.refusal.is_none() && !plan.actions.iter().any(Action::goes_down);
+            self.settled.set(key, print.filter(|_| quiet));
+        }
         let mut full = None;
-        if kind.slim && actions.iter().any(Action::writes_fields) {
+        if kind.slim && plan.actions.iter().any(Action::writes_fields) {
             // Local copies hold no values. The live object decides anew.
             full = self.tenant_client.get_opt(&kind.gvr(), &key.key.namespace, &key.key.name).await?;
-            actions = self.plan(kind, full.as_ref(), host.as_deref(), refused)?;
+            plan = self.plan(kind, full.as_ref(), host.as_deref(), refused, false);
         }
         let tenant = full.as_ref().or(tenant.as_deref());
         // Both directions get their turn: a refusal on the way down must not hold back the status.
-        let mut failed = None;
+        let mut failed = plan.refusal.map(SyncError::from);
         let mut round = Round::Done;
-        for action in actions {
+        for action in plan.actions {
             if let Some(wait) = refused_for.filter(|wait| !wait.is_zero() && action.writes_fields()) {
                 round = Round::After(wait);
                 continue;
@@ -118,15 +125,9 @@ impl Inner {
         failed.map_or(Ok(round), Err)
     }
 
-    pub(super) fn plan(
-        &self,
-        kind: &SyncedKind,
-        tenant: Option<&Value>,
-        host: Option<&Value>,
-        refused: bool,
-    ) -> Result<Vec<Action>, Refusal> {
+    pub(super) fn plan(&self, kind: &SyncedKind, tenant: Option<&Value>, host: Option<&Value>, refused: bool, settled: bool) -> Plan {
         let on = !self.rules.off_to_host.contains(kind.resource);
-        plan(&Observed { kind, on, tenant, host, refused, translation: self.translation() })
+        plan(&Observed { kind, on, tenant, host, refused, settled, translation: self.translation() })
     }
 
     pub(super) fn translation(&self) -> Translation<'_> {

@@ -1,6 +1,6 @@
 //! The host as all tenants of one process see it: one watch per kind, routed to the tenant it is about.
 
-use super::{ownership, plan};
+use super::{ownership, packed, plan};
 use crate::resources::{KindId, pod};
 use serde_json::Value;
 use std::collections::HashMap;
@@ -267,6 +267,7 @@ impl HostCache {
 fn slim_pod(object: &mut Value) {
     ownership::slim_managed_fields(object);
     pod::slim_host_pod(object);
+    packed::pack(object);
 }
 
 fn slim_values(object: &mut Value) {

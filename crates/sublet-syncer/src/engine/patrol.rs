@@ -3,6 +3,7 @@
 
 use super::ItemKey;
 use super::host::HostKind;
+use super::settled::Fingerprint;
 use super::show::plan_shown;
 use super::syncer::Inner;
 use crate::resources::shown::{SHOWN, shown};
@@ -17,11 +18,12 @@ pub(super) const PATROL_PAUSE: Duration = Duration::from_secs(300);
 const BATCH_KEYS: usize = 64;
 
 impl Inner {
-    /// Compares both sides in full; the number of keys that were out of step.
-    pub(super) async fn patrol(&self) -> usize {
-        let mut found = Vec::new();
+    /// Compares both sides in full; the keys that were out of step.
+    pub(super) async fn patrol(&self) -> Vec<ItemKey> {
+        let (mut found, mut seen) = (Vec::new(), 0);
         for key in self.all_keys() {
-            if found.len() % BATCH_KEYS == 0 {
+            seen += 1;
+            if seen % BATCH_KEYS == 0 {
                 tokio::task::yield_now().await;
             }
             // What is known to be refused has its own pace.
@@ -35,7 +37,7 @@ impl Inner {
             self.queue.add(key.clone());
         }
         self.stats.patrol();
-        found.len()
+        found
     }
 
     /// Every key that one of the sides knows.
@@ -73,6 +75,7 @@ impl Inner {
         }
         let Some(kind) = crate::resources::to_host_kind(key.kind) else { return false };
         let host = self.view.copy_of(key.kind, &key.key);
-        !matches!(self.plan(kind, tenant.as_deref(), host.as_deref(), false), Ok(actions) if actions.is_empty())
+        let settled = self.settled.contains(key, Fingerprint::of(kind.id, tenant.as_deref(), host.as_deref()));
+        !self.plan(kind, tenant.as_deref(), host.as_deref(), false, settled).is_empty()
     }
 }

@@ -16,6 +16,8 @@ pub struct Observed<'a> {
     pub host: Option<&'a Value>,
     /// The host's last answer about this key was no.
     pub refused: bool,
+    /// The same tenant spec and host marks were compared before, and nothing had to go down.
+    pub settled: bool,
     pub translation: Translation<'a>,
 }
 
@@ -84,50 +86,83 @@ impl Action {
         }
     }
 
+    /// Whether the action changes the host copy of a living object.
+    pub fn goes_down(&self) -> bool {
+        self.writes_fields() || matches!(self, Self::PatchHost { .. } | Self::ApplyHostStatus { .. })
+    }
+
     /// Whether the action carries fields of the tenant object.
     pub fn writes_fields(&self) -> bool {
         matches!(self, Self::CreateHost { .. } | Self::ApplyHost { .. })
     }
 }
 
+/// What to do about one key.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Plan {
+    pub actions: Vec<Action>,
+    /// What cannot go to the host, whatever else can be done.
+    pub refusal: Option<Refusal>,
+}
+
+impl From<Vec<Action>> for Plan {
+    fn from(actions: Vec<Action>) -> Self {
+        Self { actions, refusal: None }
+    }
+}
+
+impl From<Option<Action>> for Plan {
+    fn from(action: Option<Action>) -> Self {
+        Self { actions: action.into_iter().collect(), refusal: None }
+    }
+}
+
+impl Plan {
+    pub fn is_empty(&self) -> bool {
+        self.actions.is_empty() && self.refusal.is_none()
+    }
+}
+
 /// The one question: is the object wanted on the host, and is it there?
-pub fn plan(observed: &Observed<'_>) -> Result<Vec<Action>, Refusal> {
+pub fn plan(observed: &Observed<'_>) -> Plan {
     let kind = observed.kind;
     let wanted = observed.tenant.filter(|tenant| observed.on && (kind.select)(tenant, observed.translation.view));
     match (wanted, observed.host) {
-        (None, None) => Ok(Vec::new()),
+        (None, None) => Plan::default(),
         // An object that is there but not wanted needs no live read: a copy of it can be made again.
-        (None, Some(host)) => Ok(delete_host(host, None, observed.tenant.is_some()).into_iter().collect()),
+        (None, Some(host)) => delete_host(host, None, observed.tenant.is_some()).into(),
         (Some(tenant), None) => only_tenant(observed, tenant),
         (Some(tenant), Some(host)) => both(observed, tenant, host),
     }
 }
 
-fn only_tenant(observed: &Observed<'_>, tenant: &Value) -> Result<Vec<Action>, Refusal> {
+fn only_tenant(observed: &Observed<'_>, tenant: &Value) -> Plan {
     if observed.kind.id == KindId::Pod {
         if tenant.is_deleting() {
             // Nothing runs any more: the pod's deletion is complete. Its finalizers may still hold it.
             let pending = tenant.i64_at("/metadata/deletionGracePeriodSeconds") != Some(0);
-            return Ok(pending.then(|| delete_tenant(tenant, Some(0), false)).into_iter().collect());
+            return pending.then(|| delete_tenant(tenant, Some(0), false)).into();
         }
         if pod::is_terminal(tenant) {
-            return Ok(Vec::new());
+            return Plan::default();
         }
         if pod::has_run(tenant) {
-            return Ok(vec![delete_tenant(tenant, Some(0), true)]);
+            return Some(delete_tenant(tenant, Some(0), true)).into();
         }
     } else if tenant.is_deleting() {
-        return Ok(Vec::new());
+        return Plan::default();
     }
-    let desired = finished(observed.kind, tenant, &observed.translation)?;
-    Ok(vec![Action::CreateHost { desired }])
+    match finished(observed.kind, tenant, &observed.translation) {
+        Ok(desired) => Some(Action::CreateHost { desired }).into(),
+        Err(refusal) => Plan { actions: Vec::new(), refusal: Some(refusal) },
+    }
 }
 
-fn both(observed: &Observed<'_>, tenant: &Value, host: &Value) -> Result<Vec<Action>, Refusal> {
+fn both(observed: &Observed<'_>, tenant: &Value, host: &Value) -> Plan {
     let kind = observed.kind;
     if host.annotation(marks::UID) != Some(tenant.uid()) {
         // The copy of an earlier object of the same name: it has to go first.
-        return Ok(delete_host(host, None, true).into_iter().collect());
+        return delete_host(host, None, true).into();
     }
     let mut actions = Vec::new();
     if host.is_deleting() {
@@ -136,26 +171,23 @@ fn both(observed: &Observed<'_>, tenant: &Value, host: &Value) -> Result<Vec<Act
             actions.extend(follow_deletion(tenant, host));
         }
         // Any other copy is made again once it is gone.
-        return Ok(actions);
+        return actions.into();
     }
     if kind.id == KindId::Pod && tenant.is_deleting() {
         actions.extend(delete_host(host, tenant.i64_at("/metadata/deletionGracePeriodSeconds"), true));
         actions.extend(up(observed, tenant, host));
-        return Ok(actions);
+        return actions.into();
     }
-    let refused = match down(observed, tenant, host) {
-        Ok(down) => {
-            actions.extend(down);
-            None
+    let mut refusal = None;
+    if !observed.settled {
+        match down(observed, tenant, host) {
+            Ok(down) => actions.extend(down),
+            Err(why) => refusal = Some(why),
         }
-        Err(refusal) => Some(refusal),
-    };
-    actions.extend(up(observed, tenant, host));
-    match refused {
-        // What comes up is worth more than the complaint, which comes in the next round.
-        Some(refusal) if actions.is_empty() => Err(refusal),
-        _ => Ok(actions),
     }
+    // What the host has to say comes up, whatever became of the way down.
+    actions.extend(up(observed, tenant, host));
+    Plan { actions, refusal }
 }
 
 /// Deletions meet in the middle: each side hears of the other's, and the shorter grace wins.

@@ -1,14 +1,15 @@
 //! Which changes concern which keys: from the watches of both sides into the queue of the tenant.
 
-use super::ItemKey;
 use super::host::{HostKind, Listener};
 use super::syncer::{Inner, Syncer};
+use super::{ItemKey, packed};
 use crate::index;
-use crate::resources::pod::{is_terminal, token};
+use crate::resources::pod::is_terminal;
 use crate::resources::shown::{SHOWN, ShownKind, shown_by_host_kind};
 use crate::resources::{KindId, TO_HOST};
 use crate::translate::TenantKey;
 use serde_json::Value;
+use std::collections::BTreeSet;
 use std::sync::{Arc, Weak};
 use sublet_machinery::ObjectExt;
 use sublet_runtime::{Change, Informer};
@@ -86,12 +87,13 @@ impl Inner {
 
     /// What a pod uses is wanted on the host from its first user to its last.
     fn pod_changed(&self, change: &Change) {
-        let references = |pod: &Option<Arc<Value>>| pod.as_deref().map(index::references).unwrap_or_default();
-        let (old, new) = (references(&change.old), references(&change.new));
-        let namespace = change.object().namespace();
-        for reference in old.symmetric_difference(&new) {
-            let id = if reference.resource == index::SECRETS { KindId::Secret } else { KindId::ConfigMap };
-            self.queue.add(ItemKey::new(id, TenantKey::new(namespace, &*reference.name)));
+        let uses =
+            |pod: &Option<Arc<Value>>| -> BTreeSet<String> { pod.as_deref().map(packed::uses).unwrap_or_default().into_iter().collect() };
+        for key in uses(&change.old).symmetric_difference(&uses(&change.new)) {
+            if let Some((resource, namespace, name)) = index::parse_usage_key(key) {
+                let id = if resource == index::SECRETS { KindId::Secret } else { KindId::ConfigMap };
+                self.queue.add(ItemKey::new(id, TenantKey::new(namespace, name)));
+            }
         }
         let node = |pod: &Option<Arc<Value>>| {
             pod.as_ref().filter(|p| !is_terminal(p)).and_then(|p| p.str_at("/spec/nodeName").map(str::to_string))
@@ -102,7 +104,7 @@ impl Inner {
                 self.queue.add(ItemKey::new(KindId::Node, TenantKey::new("", node)));
             }
         }
-        if (change.old.is_none() || change.new.is_none()) && !token::wanted(change.object()).is_empty() {
+        if (change.old.is_none() || change.new.is_none()) && packed::has_tokens(change.object()) {
             self.queue.add(ItemKey::new(KindId::PodToken, TenantKey::of(change.object())));
         }
     }

@@ -1,8 +1,8 @@
 //! Shows host objects to the tenant, and takes them away again.
 
+use super::ItemKey;
 use super::execute::{Round, SyncError};
 use super::syncer::Inner;
-use super::{ItemKey, diff};
 use crate::resources::KindId;
 use crate::resources::shown::{ShownKind, is_shown_by_us, shown, shown_kind};
 use crate::translate::TenantKey;
@@ -52,20 +52,21 @@ pub fn plan_shown(wanted: Option<&Value>, tenant: Option<&Value>) -> Option<Show
 fn difference(wanted: &Value, tenant: &Value) -> Option<Value> {
     let mut patch = json!({});
     for (field, value) in wanted.as_object().into_iter().flatten() {
-        let before = &tenant[field.as_str()];
         match field.as_str() {
             "apiVersion" | "kind" | "status" => {}
             "metadata" => {
                 for part in ["labels", "annotations"] {
-                    let missing = value[part].as_object().into_iter().flatten().filter(|(k, v)| before[part].get(*k) != Some(v));
-                    for (key, value) in missing {
-                        patch["metadata"][part][key.as_str()] = value.clone();
+                    if let Some(change) = merge_of_ours(&tenant["metadata"][part], &value[part]) {
+                        patch["metadata"][part] = change;
                     }
+                }
+                let before = tenant.annotation(marks::APPLIED).unwrap_or_default();
+                for key in before.split(',').filter(|k| tenant.label(k).is_some() && value["labels"][*k].is_null()) {
+                    patch["metadata"]["labels"][key] = Value::Null;
                 }
             }
             _ => {
-                let empty_both = value.as_array().is_some_and(Vec::is_empty) && before.is_null();
-                if let Some(change) = merge_of_ours(before, value).filter(|_| !empty_both) {
+                if let Some(change) = merge_of_ours(&tenant[field.as_str()], value) {
                     patch[field.as_str()] = change;
                 }
             }
@@ -74,20 +75,30 @@ fn difference(wanted: &Value, tenant: &Value) -> Option<Value> {
     patch.as_object().is_some_and(|p| !p.is_empty()).then_some(patch)
 }
 
-/// As a merge patch, without taking away what we do not name.
+/// As a merge patch, without taking away what we do not name. Nothing, and an empty list, are the same.
 fn merge_of_ours(before: &Value, wanted: &Value) -> Option<Value> {
     let (Some(_), Some(map)) = (before.as_object(), wanted.as_object()) else {
-        let both_empty = wanted.as_array().is_some_and(Vec::is_empty) && before.is_null();
-        return (before != wanted && !both_empty).then(|| wanted.clone());
+        let is_nothing = |value: &Value| value.is_null() || value.as_array().is_some_and(Vec::is_empty);
+        return (before != wanted && !(is_nothing(before) && is_nothing(wanted))).then(|| wanted.clone());
     };
     let changes: serde_json::Map<String, Value> =
         map.iter().filter_map(|(key, value)| Some((key.clone(), merge_of_ours(&before[key.as_str()], value)?))).collect();
     (!changes.is_empty()).then_some(Value::Object(changes))
 }
 
+/// The object as it is created: without the nulls that say what must not be there.
+fn without_nulls(value: &Value) -> Value {
+    match value {
+        Value::Object(map) => Value::Object(map.iter().filter(|(_, v)| !v.is_null()).map(|(k, v)| (k.clone(), without_nulls(v))).collect()),
+        other => other.clone(),
+    }
+}
+
 fn status_difference(wanted: &Value, tenant: &Value) -> Option<Value> {
     let wanted = wanted.get("status").filter(|s| s.is_object())?;
-    diff::merge_patch(&tenant["status"], wanted)
+    // What servers add to a status by default is not ours to take away.
+    let before = if tenant["status"].is_null() { json!({}) } else { tenant["status"].clone() };
+    merge_of_ours(&before, wanted)
 }
 
 impl Inner {
@@ -123,12 +134,16 @@ impl Inner {
     }
 
     async fn create_shown(&self, kind: &ShownKind, key: &ItemKey, object: &Value) -> Result<(), ClientError> {
-        let created = match self.tenant_client.create(&kind.gvr, object).await {
+        let created = match self.tenant_client.create(&kind.gvr, &without_nulls(object)).await {
             // By another worker, or by the tenant: the local copy will tell.
             Err(error) if error.is_already_exists() => return Ok(()),
             other => other?,
         };
         self.expect_tenant(key, &created);
+        // API servers taint new nodes until they hear better, and take no status at creation.
+        if let Some(patch) = difference(object, &created) {
+            self.tenant_client.merge_patch(&kind.gvr, "", &key.key.name, patch).await?;
+        }
         if let Some(status) = status_difference(object, &created) {
             let written = self.tenant_client.patch_status(&kind.gvr, "", &key.key.name, json!({"status": status})).await?;
             self.expect_tenant(key, &written);
@@ -194,5 +209,67 @@ impl Inner {
 
     fn lingering(&self) -> std::sync::MutexGuard<'_, std::collections::HashMap<ItemKey, Instant>> {
         self.lingering.lock().expect("no holder panics")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn wanted() -> Value {
+        json!({
+            "apiVersion": "v1", "kind": "Node",
+            "metadata": {"name": "node-1", "labels": {marks::MANAGED_BY: marks::MANAGER, "zone": "a"}, "annotations": {marks::UID: "host-uid"}},
+            "spec": {"taints": null, "unschedulable": null}, "status": {"conditions": [{"type": "Ready", "status": "True"}]},
+        })
+    }
+
+    fn seen() -> Value {
+        let mut seen = wanted();
+        seen["metadata"]["uid"] = json!("tenant-uid");
+        seen["spec"] = json!({});
+        seen
+    }
+
+    #[test]
+    fn agreement_costs_nothing_and_additions_of_the_tenant_stay() {
+        assert_eq!(plan_shown(Some(&wanted()), Some(&seen())), None);
+        let mut labelled = seen();
+        labelled.set_label("mine", "x");
+        labelled["spec"]["podCIDR"] = json!("10.0.0.0/24");
+        assert_eq!(plan_shown(Some(&wanted()), Some(&labelled)), None);
+    }
+
+    #[test]
+    fn news_of_the_host_are_patched_in() {
+        let mut cordoned = seen();
+        cordoned["spec"]["unschedulable"] = json!(true);
+        cordoned.set_label("gone", "x");
+        cordoned.set_annotation(marks::APPLIED, "gone,zone");
+        let Some(ShowAction::Update { main, .. }) = plan_shown(Some(&wanted()), Some(&cordoned)) else { panic!("an update") };
+        assert_eq!(main, Some(json!({"metadata": {"labels": {"gone": null}}, "spec": {"unschedulable": null}})));
+        let mut sick = wanted();
+        sick["status"]["conditions"][0]["status"] = json!("False");
+        sick["spec"]["taints"] = json!([{"key": "k", "effect": "NoSchedule"}]);
+        let Some(ShowAction::Update { main, status }) = plan_shown(Some(&sick), Some(&seen())) else { panic!("an update") };
+        assert_eq!(main, Some(json!({"spec": {"taints": [{"key": "k", "effect": "NoSchedule"}]}})));
+        assert_eq!(status, Some(json!({"conditions": [{"type": "Ready", "status": "False"}]})));
+    }
+
+    /// A tenant's own StorageClass vanished after a minute, taken for an orphan.
+    #[test]
+    fn what_the_tenant_made_is_left_alone() {
+        let own = json!({"metadata": {"name": "node-1", "uid": "u"}});
+        assert_eq!(plan_shown(None, Some(&own)), None);
+        assert_eq!(plan_shown(Some(&wanted()), Some(&own)), None);
+    }
+
+    #[test]
+    fn an_object_goes_with_its_original_or_when_another_took_its_name() {
+        let remove = Some(ShowAction::Remove { uid: "tenant-uid".into() });
+        assert_eq!(plan_shown(None, Some(&seen())), remove);
+        let mut other = wanted();
+        other.set_annotation(marks::UID, "another");
+        assert_eq!(plan_shown(Some(&other), Some(&seen())), remove);
     }
 }

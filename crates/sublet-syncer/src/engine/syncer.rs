@@ -5,6 +5,7 @@ use super::events::{EVENTS_WAITING_MAX, Told};
 use super::host::HostHandle;
 use super::patrol::PATROL_PAUSE;
 use super::queue::TenantQueue;
+use super::settled::Settled;
 use super::stats::{Stats, StatsSnapshot};
 use super::tenant::{TenantCache, View};
 use super::{HostWriter, ItemKey};
@@ -73,6 +74,7 @@ pub(super) struct Inner {
     pub pods: PodConfig,
     pub rules: SyncRules,
     pub stats: Stats,
+    pub settled: Settled,
     weight: u32,
     /// Writes of ours that the local copies have not shown yet; one entry per key at most.
     pub expected: Mutex<HashMap<ItemKey, Expected>>,
@@ -109,6 +111,7 @@ impl Syncer {
             pods: config.pods,
             rules: config.rules,
             stats: Stats::default(),
+            settled: Settled::default(),
             weight: config.weight.max(1),
             expected: Mutex::default(),
             lingering: Mutex::default(),
@@ -130,8 +133,8 @@ impl Syncer {
         self.inner.stats.snapshot()
     }
 
-    /// Compares both sides in full now; the number of keys that were out of step.
-    pub async fn patrol(&self) -> usize {
+    /// Compares both sides in full now; the keys that were out of step, which are looked at again.
+    pub async fn patrol(&self) -> Vec<ItemKey> {
         self.inner.patrol().await
     }
 

@@ -1,7 +1,7 @@
 //! The tenant's side: local copies of what is synced, and the view that translations read.
 
 use super::host::{HostCache, HostKind, drop_managed_fields};
-use super::plan;
+use super::{packed, plan};
 use crate::index;
 use crate::resources::pod::token;
 use crate::resources::shown::SHOWN;
@@ -27,11 +27,14 @@ impl Default for TenantCache {
     fn default() -> Self {
         let mut informers = HashMap::new();
         for kind in TO_HOST {
-            let slim = kind.slim;
+            let (slim, is_pod) = (kind.slim, kind.id == KindId::Pod);
             let informer = Informer::with_transform(kind.gvr(), Scope::default(), move |object| {
                 drop_managed_fields(object);
                 if slim {
                     plan::slim_data(object);
+                }
+                if is_pod {
+                    packed::pack_tenant_pod(object);
                 }
             });
             informers.insert(kind.id, informer);
@@ -40,9 +43,7 @@ impl Default for TenantCache {
             informers.insert(kind.id, Informer::with_transform(kind.gvr.clone(), Scope::default(), drop_managed_fields));
         }
         let pods = &informers[&KindId::Pod];
-        pods.add_index(BY_USE, |pod| {
-            index::references(pod).into_iter().map(|r| index::usage_key(r.resource, pod.namespace(), &r.name)).collect()
-        });
+        pods.add_index(BY_USE, packed::uses);
         pods.add_index(BY_NODE, |pod| pod.str_at("/spec/nodeName").filter(|n| !n.is_empty()).map(str::to_string).into_iter().collect());
         Self { informers, namespaces: Informer::with_transform(gvr::NAMESPACES, Scope::default(), drop_managed_fields) }
     }
@@ -59,10 +60,12 @@ impl TenantCache {
         self.informers.values().chain([&self.namespaces])
     }
 
+    /// The object in full, but for the data of slim kinds.
     pub fn get(&self, id: KindId, key: &TenantKey) -> Option<Arc<Value>> {
-        self.informer(id).get(&key.namespace, &key.name)
+        self.informer(id).get(&key.namespace, &key.name).map(packed::unpack)
     }
 
+    /// Pods on a node, packed: metadata, node and phase alone can be read.
     pub fn pods_on(&self, node: &str) -> Vec<Arc<Value>> {
         self.informers[&KindId::Pod].by_index(BY_NODE, node)
     }
@@ -90,7 +93,7 @@ impl View {
             _ => self.names.host_key(key, to_host_kind(id)?.name_bytes_max),
         };
         let copy = self.host.informer(HostKind::of(id)).get(&host_key.namespace, &host_key.name)?;
-        (self.key_of(id, &copy).as_ref() == Some(key)).then_some(copy)
+        (self.key_of(id, &copy).as_ref() == Some(key)).then(|| packed::unpack(copy))
     }
 
     /// The tenant object of a host copy of the kind.

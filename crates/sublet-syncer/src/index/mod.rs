@@ -76,6 +76,13 @@ pub fn usage_key(resource: &str, namespace: &str, name: &str) -> String {
     format!("{resource}/{namespace}/{name}")
 }
 
+/// The parts of a [`usage_key`]: resource, namespace and name.
+pub fn parse_usage_key(key: &str) -> Option<(&str, &str, &str)> {
+    let (resource, rest) = key.split_once('/')?;
+    let (namespace, name) = rest.split_once('/')?;
+    Some((resource, namespace, name))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

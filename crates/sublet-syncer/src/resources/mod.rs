@@ -111,6 +111,8 @@ pub struct PodConfig {
     pub dns_server: Option<String>,
     /// Whether cluster IPs and node ports of the tenant come from the host (see `HostServiceAllocator`).
     pub host_allocates_addresses: bool,
+    /// Whether Services may claim addresses of the host's network by `externalIPs`.
+    pub allow_external_ips: bool,
 }
 
 impl Default for PodConfig {
@@ -121,6 +123,7 @@ impl Default for PodConfig {
             cluster_domain: "cluster.local".into(),
             dns_server: None,
             host_allocates_addresses: true,
+            allow_external_ips: false,
         }
     }
 }

@@ -56,6 +56,13 @@ pub fn is_api_service(key: &TenantKey) -> bool {
 }
 
 fn to_host(host: &mut Value, tenant: &Value, translation: &Translation<'_>) -> Result<(), Refusal> {
+    // Traffic of the whole host to such an address would go to the tenant's pods.
+    if !tenant.array_at("/spec/externalIPs").is_empty() && !translation.config.allow_external_ips {
+        return Err(Refusal::new(
+            "spec.externalIPs",
+            "are not available to virtual clusters; use a Service of type LoadBalancer or NodePort",
+        ));
+    }
     let selector = &tenant["spec"]["selector"];
     let is_external_name = tenant.str_at("/spec/type") == Some("ExternalName");
     if selector.as_object().is_some_and(|s| !s.is_empty()) {

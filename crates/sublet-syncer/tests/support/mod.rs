@@ -1,6 +1,8 @@
 //! A tenant and a host made of files, for translations and plans.
 #![allow(dead_code, reason = "each test uses a part of it")]
 
+pub mod clusters;
+
 use serde_json::Value;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;

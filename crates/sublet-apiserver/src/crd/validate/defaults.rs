@@ -1,5 +1,6 @@
 //! Defaults must fit the schema they stand in.
 
+use super::super::rules::Rules;
 use serde_json::{Map, Value};
 use sublet_machinery::{FieldError, FieldPath, structural};
 
@@ -31,7 +32,14 @@ fn check(default: &Value, schema: &Value, path: &FieldPath) -> Vec<FieldError> {
     if pruned != *default {
         errors.push(FieldError::invalid(path, default.clone(), "must not have unknown fields"));
     }
-    errors.extend(structural::validate_embedded(default, node, path));
-    errors.extend(structural::validate(default, node, path));
+    // Each kind of check makes sense only on what passed the one before.
+    let mut found = structural::validate_embedded(default, node, path);
+    if found.is_empty() {
+        found = structural::validate(default, node, path);
+    }
+    if found.is_empty() {
+        found = Rules::validate_default(node, default, path);
+    }
+    errors.extend(found);
     errors
 }

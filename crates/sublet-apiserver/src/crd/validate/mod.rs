@@ -7,7 +7,7 @@ mod defaults;
 mod names;
 mod schema;
 mod structure;
-mod text;
+pub(crate) mod text;
 mod version;
 
 pub(crate) use conversion::{is_ca_bundle, validate_service, validate_url};
@@ -71,7 +71,7 @@ fn validate_stored_versions(crd: &Value) -> Vec<FieldError> {
     let path = FieldPath::new("status.storedVersions");
     let stored = view::strings(&crd["status"]["storedVersions"]);
     if stored.is_empty() {
-        return vec![FieldError::invalid(&path, Value::Array(Vec::new()), "must have at least one stored version")];
+        return vec![FieldError::invalid(&path, Value::Null, "must have at least one stored version")];
     }
     let mut errors = Vec::new();
     let known: Vec<&str> = view::versions(crd).iter().map(view::version_name).collect();
@@ -143,14 +143,37 @@ fn validate_versions(spec: &Value, path: &FieldPath) -> Vec<FieldError> {
             errors.extend(version::validate_selectable_fields(version, &path.child("selectableFields")));
         }
     }
+    let shown = shown_versions(versions);
+    let all = |detail: &str| FieldError::new(FieldErrorKind::Invalid, &path, None, format!("{shown}: {detail}"));
     let names: Vec<&str> = versions.iter().map(view::version_name).collect();
     if names.iter().enumerate().any(|(index, name)| names[..index].contains(name)) {
-        errors.push(FieldError::invalid(&path, spec["versions"].clone(), "must contain unique version names"));
+        errors.push(all("must contain unique version names"));
     }
     if versions.iter().filter(|v| v["storage"] == true).count() != 1 {
-        errors.push(FieldError::invalid(&path, spec["versions"].clone(), "must have exactly one version marked as storage version"));
+        errors.push(all("must have exactly one version marked as storage version"));
+    }
+    // Internally the name of the first version is a member of its own.
+    let first = names.first().copied().unwrap_or_default();
+    let wrong = text::dns1035_label(first);
+    if !first.is_empty() && !wrong.is_empty() {
+        errors.push(FieldError::invalid(&FieldPath::new("spec.version"), first, wrong.join(",")));
     }
     errors
+}
+
+/// Versions as upstream shows them: its internal form with Go's names, without what all have in common.
+fn shown_versions(versions: &[Value]) -> String {
+    let one = |version: &Value| {
+        format!(
+            r#"{{"Name":{},"Served":{},"Storage":{},"Deprecated":{},"DeprecationWarning":{},"Schema":null,"Subresources":null,"AdditionalPrinterColumns":null,"SelectableFields":null}}"#,
+            Value::from(view::version_name(version)),
+            version["served"] == true,
+            version["storage"] == true,
+            version["deprecated"] == true,
+            version["deprecationWarning"],
+        )
+    };
+    format!("[{}]", versions.iter().map(one).collect::<Vec<_>>().join(","))
 }
 
 fn validate_common(spec: &Value, path: &FieldPath) -> Vec<FieldError> {

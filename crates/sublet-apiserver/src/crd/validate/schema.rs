@@ -18,15 +18,21 @@ pub(super) fn validate(schema: &Value, has_status: bool, path: &FieldPath) -> Ve
     if schema["nullable"] == true {
         errors.push(FieldError::forbidden(&path.child("nullable"), "nullable cannot be true at the root"));
     }
-    let structure_errors = structure::validate(schema, path);
-    let is_structural = structure_errors.is_empty();
-    errors.extend(structure_errors);
-    if is_structural {
-        errors.extend(defaults::validate(schema, path));
+    // Some schemas cannot even be brought into the structural form; the walk below says why.
+    if structure::is_convertible(schema) {
+        let structure_errors = structure::validate(schema, path);
+        let is_structural = structure_errors.is_empty();
+        errors.extend(structure_errors);
+        if is_structural {
+            errors.extend(defaults::validate(schema, path));
+        }
     }
     let mut walker = Walker { errors: Vec::new() };
     walker.walk(Some(schema), path, &Place { is_root: true, inside_meta: false, no_defaults: None });
     errors.extend(walker.errors);
+    if errors.is_empty() {
+        errors.extend(super::super::rules::validate(schema, path));
+    }
     errors
 }
 

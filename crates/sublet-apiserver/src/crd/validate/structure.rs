@@ -21,6 +21,17 @@ pub(super) fn validate(schema: &Value, path: &FieldPath) -> Vec<FieldError> {
     errors
 }
 
+/// Whether the schema says nothing that has no place in a structural one.
+pub(super) fn is_convertible(schema: &Value) -> bool {
+    const UNSUPPORTED: [&str; 7] = ["id", "$schema", "$ref", "patternProperties", "dependencies", "additionalItems", "definitions"];
+    let own = UNSUPPORTED.iter().all(|key| schema.get(key).is_none())
+        && !schema["items"].is_array()
+        && schema["x-kubernetes-preserve-unknown-fields"] != false;
+    own && ["items", "not", "additionalProperties"].iter().all(|key| schema.get(key).is_none_or(is_convertible))
+        && ["allOf", "anyOf", "oneOf"].iter().all(|key| branches(schema, key).all(|(_, branch)| is_convertible(branch)))
+        && members(schema, "properties").all(|(_, property)| is_convertible(property))
+}
+
 fn flag(schema: &Value, key: &str) -> bool {
     schema[key] == true
 }

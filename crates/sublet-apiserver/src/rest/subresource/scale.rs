@@ -1,15 +1,16 @@
 //! The scale subresource, for built-in and custom kinds.
 
+use crate::facts::builtin;
 use crate::http::{HttpResponse, respond};
 use crate::registry::{ScalePaths, Subresource};
 use crate::rest::convert::from_storage;
-use crate::rest::write::Written;
+use crate::rest::write::{Change, Written};
 use crate::rest::{ResourceRequest, decode, options};
 use crate::server::Server;
 use http::StatusCode;
 use serde_json::{Value, json};
 use sublet_machinery::selector::Selector;
-use sublet_machinery::{ApiError, FieldError, FieldPath, ObjectExt, patch};
+use sublet_machinery::{ApiError, FieldError, FieldPath, ObjectExt, apply, patch};
 
 impl Server {
     pub(crate) async fn scale(&self, request: &ResourceRequest<'_>, subresource: &Subresource) -> Result<HttpResponse, ApiError> {
@@ -24,17 +25,22 @@ impl Server {
             return self.present_scale(request, &scale);
         }
         let dry_run = options::dry_run(request.query, "UpdateOptions")?;
-        let body = decode::parse_body_as_patch_or_object(request)?;
-        let change = |live: &Value| {
-            let current = scale_of(live, paths);
-            let wanted = match &body {
-                decode::ScaleBody::Object(scale) => scale.clone(),
-                decode::ScaleBody::Merge(patch) => patch::merge_patch::apply(&current, patch)?,
-                decode::ScaleBody::Json(operations) => patch::json_patch::apply(&current, operations)?,
-            };
-            scaled(request, live, &current, &wanted, paths)
+        let written = match &decode::parse_body_as_patch_or_object(request)? {
+            decode::ScaleBody::Apply(config) => self.apply_scale(request, config, paths, dry_run).await?,
+            body => {
+                let change = |live: &Value| {
+                    let current = scale_of(live, paths);
+                    let wanted = match body {
+                        decode::ScaleBody::Object(scale) | decode::ScaleBody::Apply(scale) => scale.clone(),
+                        decode::ScaleBody::Merge(patch) => patch::merge_patch::apply(&current, patch)?,
+                        decode::ScaleBody::Json(operations) => patch::json_patch::apply(&current, operations)?,
+                    };
+                    scaled(request, live, &current, &wanted, paths)
+                };
+                self.modify_live(request, dry_run, change).await?
+            }
         };
-        let object = match self.modify_live(request, dry_run, change).await? {
+        let object = match written {
             Written::Value(object) => object,
             Written::Entry(entry) => {
                 let mut object = entry.value();
@@ -43,6 +49,53 @@ impl Server {
             }
         };
         self.present_scale(request, &scale_of(&object, paths))
+    }
+
+    /// Server-side apply of a Scale: the owners of the replicas are those of the object, seen through the Scale.
+    async fn apply_scale(
+        &self,
+        request: &ResourceRequest<'_>,
+        config: &Value,
+        paths: &ScalePaths,
+        dry_run: bool,
+    ) -> Result<Written, ApiError> {
+        if request.query.get("fieldManager").is_empty() {
+            let error = FieldError::required(&FieldPath::new("fieldManager"), "is required for apply patch");
+            return Err(ApiError::invalid("meta.k8s.io", "PatchOptions", "", &[error]));
+        }
+        let schema = builtin().kind("autoscaling", "v1", "Scale").expect("the facts have Scale");
+        let (manager, force) = (request.field_manager()?, request.query.bool("force"));
+        let api_version = request.resource.api_version();
+        let replicas = paths.spec_replicas.trim_start_matches('/').replace('/', ".");
+        let unusable = |error: String| ApiError::internal(format!("failed to decode managed fields: {error}"));
+        let change = |live: &Value| {
+            let owners = live["metadata"].get("managedFields");
+            let versions = live.array_at("/metadata/managedFields").iter().filter_map(|e| e["apiVersion"].as_str());
+            let paths_of_versions: Vec<(&str, Option<&str>)> =
+                versions.chain([api_version.as_str()]).map(|version| (version, Some(replicas.as_str()))).collect();
+            let fields = apply::ScaleFields { api_version: &api_version, paths: &paths_of_versions };
+            let mut current = scale_of(live, paths);
+            if let Some(entries) = apply::managed_fields_to_scale(owners, &fields).map_err(unusable)? {
+                current["metadata"]["managedFields"] = entries;
+            }
+            let writer = apply::Writer {
+                manager: &manager,
+                subresource: "scale",
+                api_version: "autoscaling/v1",
+                now: &self.now(),
+                reset_fields: &apply::FieldSet::new(),
+            };
+            let options = apply::ApplyOptions { writer, kind: "Scale", force };
+            let applied = apply::apply(Some(&current), config, schema.node(), &options)?.object;
+            let mut object = scaled(request, live, &current, &applied, paths)?;
+            let of_scale = applied["metadata"].get("managedFields");
+            match apply::managed_fields_from_scale(owners, of_scale, &fields).map_err(unusable)? {
+                Some(entries) => object.metadata_mut().insert("managedFields".into(), entries),
+                None => object.metadata_mut().remove("managedFields"),
+            };
+            Ok(Change::Applied(object))
+        };
+        self.modify(request, None, dry_run, change).await
     }
 
     fn present_scale(&self, request: &ResourceRequest<'_>, scale: &Value) -> Result<HttpResponse, ApiError> {
@@ -65,9 +118,15 @@ fn scaled(request: &ResourceRequest<'_>, live: &Value, current: &Value, wanted: 
         number => match number.as_i64() {
             Some(replicas) => replicas,
             None => {
-                return Err(ApiError::bad_request(
-                    "Scale in version \"v1\" cannot be handled as a Scale: spec.replicas must be an integer",
-                ));
+                let why = format!(
+                    "json: cannot unmarshal {} into Go struct field ScaleSpec.spec.replicas of type int32",
+                    decode::go_type(number)
+                );
+                return Err(if request.info.verb == "patch" {
+                    decode::unfit_patch(wanted.to_string(), why)
+                } else {
+                    ApiError::bad_request(format!("Scale in version \"v1\" cannot be handled as a Scale: {why}"))
+                });
             }
         },
     };
@@ -99,9 +158,13 @@ fn scale_of(object: &Value, paths: &ScalePaths) -> Value {
             "name": metadata["name"], "namespace": metadata["namespace"], "uid": metadata["uid"],
             "resourceVersion": metadata["resourceVersion"], "creationTimestamp": metadata["creationTimestamp"],
         },
-        "spec": {"replicas": object.i64_at(&paths.spec_replicas).unwrap_or(0)},
+        "spec": {},
         "status": {"replicas": object.i64_at(&paths.status_replicas).unwrap_or(0)},
     });
+    // None is the same as zero, and upstream does not write it.
+    if let Some(replicas) = object.i64_at(&paths.spec_replicas).filter(|replicas| *replicas != 0) {
+        scale["spec"]["replicas"] = json!(replicas);
+    }
     if let Some(selector) = paths.label_selector.as_ref().and_then(|p| object.pointer(p)) {
         let text = match selector {
             Value::String(text) => text.clone(),

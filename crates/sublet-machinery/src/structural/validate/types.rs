@@ -45,7 +45,7 @@ pub(super) fn check(value: &Value, node: SchemaNode<'_>, path: &str) -> Outcome 
         Value::Number(_) => ("integer", "int64"),
     };
     let is_text_or_list = matches!(value, Value::String(_) | Value::Array(_));
-    let is_whole_float = found == "number" && wanted.contains(&"integer") && value.as_f64().is_some_and(|f| f.fract() == 0.0);
+    let is_whole_float = found == "number" && wanted.contains(&"integer") && value.as_f64().is_some_and(is_json_integer);
     let is_integer_as_number = found == "integer" && wanted.contains(&"number");
     let fits = wanted.contains(&found) || is_whole_float || is_integer_as_number;
     if let Some(stated) = node.format.as_deref() {
@@ -61,4 +61,10 @@ pub(super) fn check(value: &Value, node: SchemaNode<'_>, path: &str) -> Outcome 
 
 fn mismatch(path: &str, wanted: &str, found: &str) -> Outcome {
     Problem::wrong_type(path, found, format!("{path} in body must be of type {wanted}: {found:?}")).into()
+}
+
+/// Whole, and small enough to be exact.
+fn is_json_integer(value: f64) -> bool {
+    const EXACT_MAX: f64 = 9_007_199_254_740_991.0;
+    value.fract() == 0.0 && value.abs() <= EXACT_MAX
 }

@@ -61,9 +61,7 @@ const DEFAULT_MARKS: [&str; 3] = [
 fn with_metadata(mut object: Value, host: &Value) -> Value {
     object["metadata"]["labels"] = labels(host);
     for mark in DEFAULT_MARKS {
-        if let Some(value) = host.annotation(mark) {
-            object.set_annotation(mark, value);
-        }
+        object["metadata"]["annotations"][mark] = host["metadata"]["annotations"][mark].clone();
     }
     object
 }

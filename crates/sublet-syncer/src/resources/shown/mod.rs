@@ -46,7 +46,7 @@ pub fn is_shown_by_us(tenant: &Value) -> bool {
     tenant.label(marks::MANAGED_BY) == Some(marks::MANAGER) && tenant.annotation(marks::UID).is_some()
 }
 
-/// The object for the tenant, complete.
+/// The object for the tenant, complete. Null stands for what the tenant must not have.
 pub fn shown(kind: &ShownKind, host: &Value, tenant: Option<&Value>, translation: &Translation<'_>) -> Value {
     let mut object = (kind.to_tenant)(host, tenant, translation);
     object["apiVersion"] = json!(kind.gvr.api_version());
@@ -54,6 +54,10 @@ pub fn shown(kind: &ShownKind, host: &Value, tenant: Option<&Value>, translation
     object.metadata_mut().insert("name".into(), json!(host.name()));
     object.set_label(marks::MANAGED_BY, marks::MANAGER);
     object.set_annotation(marks::UID, host.uid());
+    // Labels are shared with the tenant: only those that we put there are ours to take away.
+    let keys: Vec<&str> = object.labels().into_iter().flatten().map(|(key, _)| key.as_str()).collect();
+    let keys = keys.join(",");
+    object.set_annotation(marks::APPLIED, &keys);
     object
 }
 

@@ -14,11 +14,7 @@ pub(super) const NODE: ShownKind = ShownKind {
     kind: "Node",
     select: |host, _, translation| is_used(host.name(), translation),
     to_tenant: |host, _, _| {
-        let mut spec = pick(&host["spec"], &["taints", "unschedulable"]);
-        if spec["taints"].is_null() {
-            // Said aloud: API servers taint new nodes until they hear better.
-            spec["taints"] = json!([]);
-        }
+        let spec = pick(&host["spec"], &["taints", "unschedulable"]);
         let status = pick(
             &host["status"],
             &["addresses", "allocatable", "capacity", "conditions", "nodeInfo", "features", "declaredFeatures", "runtimeHandlers"],

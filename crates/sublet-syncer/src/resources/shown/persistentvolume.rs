@@ -1,6 +1,6 @@
 //! PersistentVolumes bound to claims of the tenant.
 
-use super::{ShownKind, is_shown_by_us, labels};
+use super::{ShownKind, is_shown_by_us, labels, pick};
 use crate::engine::host::HostKind;
 use crate::resources::{KindId, Translation};
 use crate::translate::TenantKey;
@@ -33,7 +33,7 @@ pub(super) const PERSISTENT_VOLUME: ShownKind = ShownKind {
             None => shown.map(|s| s["spec"]["claimRef"].clone()).unwrap_or_default(),
         };
         drop_secret_refs(&mut spec);
-        json!({"metadata": {"labels": labels(host)}, "spec": spec, "status": host["status"]})
+        json!({"metadata": {"labels": labels(host)}, "spec": spec, "status": pick(&host["status"], &["phase", "message", "reason", "lastPhaseTransitionTime"])})
     },
     linger_seconds: 0,
 };

@@ -1,0 +1,94 @@
+//! Expressions as parsed: operators are calls under CEL's names for them, macros are nodes of their own.
+
+use std::sync::Arc;
+
+/// An expression with the byte at which it begins, or at which its operator stands.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) struct Expr {
+    /// Counted from zero within one program; types found by the checker are kept by it.
+    pub(super) id: usize,
+    pub(super) at: usize,
+    pub(super) kind: Kind,
+}
+
+#[derive(Clone, Debug, PartialEq)]
+pub(super) enum Kind {
+    Literal(Literal),
+    Ident(Arc<str>),
+    Select(Box<Select>),
+    Call(Box<Call>),
+    List(Vec<Element>),
+    Map(Vec<Entry>),
+    /// `has(a.b)`
+    Has(Box<Select>),
+    Macro(Box<Macro>),
+}
+
+#[derive(Clone, Debug, PartialEq)]
+pub(super) enum Literal {
+    Null,
+    Bool(bool),
+    Int(i64),
+    Uint(u64),
+    Double(f64),
+    String(Arc<str>),
+    Bytes(Arc<[u8]>),
+}
+
+#[derive(Clone, Debug, PartialEq)]
+pub(super) struct Select {
+    pub(super) operand: Expr,
+    pub(super) field: Arc<str>,
+    /// `a.?b`
+    pub(super) optional: bool,
+}
+
+#[derive(Clone, Debug, PartialEq)]
+pub(super) struct Call {
+    /// `_+_`, `size`, `ip.isCanonical`.
+    pub(super) function: Arc<str>,
+    pub(super) target: Option<Expr>,
+    pub(super) args: Vec<Expr>,
+}
+
+#[derive(Clone, Debug, PartialEq)]
+pub(super) struct Element {
+    pub(super) value: Expr,
+    /// `[?x]`
+    pub(super) optional: bool,
+}
+
+#[derive(Clone, Debug, PartialEq)]
+pub(super) struct Entry {
+    pub(super) key: Expr,
+    pub(super) value: Expr,
+    /// `{?k: x}`
+    pub(super) optional: bool,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum MacroKind {
+    All,
+    Exists,
+    ExistsOne,
+    Map,
+    Filter,
+    TransformList,
+    TransformMap,
+    TransformMapEntry,
+    SortBy,
+    OptMap,
+    OptFlatMap,
+}
+
+/// `range.all(x, body)`, `range.map(x, filter, body)`, `range.all(i, x, body)`.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) struct Macro {
+    pub(super) kind: MacroKind,
+    pub(super) range: Expr,
+    pub(super) var: Arc<str>,
+    /// Of the form with two variables: the first is the index or key, this one the value.
+    pub(super) var2: Option<Arc<str>>,
+    pub(super) filter: Option<Expr>,
+    pub(super) body: Expr,
+}

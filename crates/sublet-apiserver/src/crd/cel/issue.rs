@@ -1,0 +1,40 @@
+//! Errors of compilation, shown with the place they are about.
+
+/// One thing that is wrong with an expression.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Issue {
+    message: String,
+    /// The byte of the expression.
+    at: usize,
+}
+
+impl Issue {
+    pub(super) fn new(message: String, at: usize) -> Self {
+        Self { message, at }
+    }
+
+    pub(super) fn syntax(message: String, at: usize) -> Self {
+        Self { message: format!("Syntax error: {message}"), at }
+    }
+
+    /// As cel-go shows it: the message, the line, and a mark under the place.
+    fn show(&self, expression: &str) -> String {
+        let at = expression.floor_char_boundary(self.at);
+        let before = &expression[..at];
+        let line_number = before.matches('\n').count() + 1;
+        let start = before.rfind('\n').map_or(0, |n| n + 1);
+        let column = before[start..].chars().count();
+        let line = expression[start..].split('\n').next().unwrap_or_default().replace('\t', " ");
+        // Where characters take more than one byte, so do their marks.
+        let dots: String = before[start..].chars().map(|c| if c.is_ascii() { '.' } else { '．' }).collect();
+        let mark = if expression[at..].chars().next().is_none_or(|c| c.is_ascii()) { '^' } else { '＾' };
+        format!("ERROR: <input>:{line_number}:{}: {}\n | {line}\n | {dots}{mark}", column + 1, self.message)
+    }
+}
+
+/// All issues of an expression as one text, in the order of their places.
+pub(super) fn show_all(issues: &[Issue], expression: &str) -> String {
+    let mut sorted: Vec<&Issue> = issues.iter().collect();
+    sorted.sort_by_key(|issue| issue.at);
+    sorted.iter().map(|issue| issue.show(expression)).collect::<Vec<_>>().join("\n")
+}

@@ -1,0 +1,389 @@
+//! Tokens to expressions.
+
+use super::ast::{Call, Element, Entry, Expr, Kind, Literal, Macro, MacroKind, Select};
+use super::issue::Issue;
+use super::lexer::{Spanned, Token, tokenize};
+use std::sync::Arc;
+
+/// Expressions nested deeper are refused.
+const DEPTH_MAX: usize = 100;
+
+/// What an expression can begin with, in the words of upstream's parser.
+const EXPRESSION_START: &str =
+    "{'[', '{', '(', '.', '-', '!', 'true', 'false', 'null', NUM_FLOAT, NUM_INT, NUM_UINT, STRING, BYTES, IDENTIFIER}";
+
+/// Words that cannot name a variable.
+const RESERVED: [&str; 20] = [
+    "as",
+    "break",
+    "const",
+    "continue",
+    "else",
+    "for",
+    "function",
+    "if",
+    "import",
+    "in",
+    "let",
+    "loop",
+    "namespace",
+    "package",
+    "return",
+    "var",
+    "void",
+    "while",
+    "true",
+    "false",
+];
+
+/// Parses one expression; the second value is the number of nodes.
+pub(super) fn parse(text: &str) -> Result<(Expr, usize), Issue> {
+    let tokens = tokenize(text).map_err(|(message, at)| Issue::syntax(message, at))?;
+    let mut parser = Parser { tokens, next: 0, nodes: 0, depth: 0 };
+    let expr = parser.expr()?;
+    match parser.peek() {
+        Token::End => Ok((expr, parser.nodes)),
+        _ => Err(parser.unexpected("<EOF>")),
+    }
+}
+
+struct Parser {
+    tokens: Vec<Spanned>,
+    next: usize,
+    nodes: usize,
+    depth: usize,
+}
+
+type Parsed = Result<Expr, Issue>;
+
+impl Parser {
+    fn peek(&self) -> &Token {
+        &self.tokens[self.next].0
+    }
+
+    fn at(&self) -> usize {
+        self.tokens[self.next].1
+    }
+
+    fn advance(&mut self) -> Token {
+        let token = self.tokens[self.next].0.clone();
+        if self.next + 1 < self.tokens.len() {
+            self.next += 1;
+        }
+        token
+    }
+
+    fn take(&mut self, punct: &str) -> bool {
+        let found = matches!(self.peek(), Token::Punct(p) if *p == punct);
+        if found {
+            self.advance();
+        }
+        found
+    }
+
+    fn expect(&mut self, punct: &str) -> Result<(), Issue> {
+        if self.take(punct) { Ok(()) } else { Err(self.unexpected(&format!("'{punct}'"))) }
+    }
+
+    fn unexpected(&self, wanted: &str) -> Issue {
+        let found = match self.peek() {
+            Token::End => "<EOF>".to_string(),
+            Token::Ident(name) => name.to_string(),
+            Token::Int(n) => n.to_string(),
+            Token::IntMin => (1u64 << 63).to_string(),
+            Token::Uint(n) => format!("{n}u"),
+            Token::Double(n) => n.to_string(),
+            Token::String(text) => format!("{text:?}"),
+            Token::Bytes(_) => "b\"\"".to_string(),
+            Token::Punct(p) => (*p).to_string(),
+        };
+        // Without this one, all would be well.
+        let is_extra = match self.tokens.get(self.next + 1) {
+            Some((Token::End, _)) => wanted == "<EOF>",
+            Some((Token::Punct(p), _)) => wanted == format!("'{p}'"),
+            _ => false,
+        };
+        let what = if is_extra { "extraneous" } else { "mismatched" };
+        Issue::syntax(format!("{what} input '{found}' expecting {wanted}"), self.at())
+    }
+
+    fn node(&mut self, at: usize, kind: Kind) -> Expr {
+        self.nodes += 1;
+        Expr { id: self.nodes - 1, at, kind }
+    }
+
+    fn call(&mut self, at: usize, function: &str, target: Option<Expr>, args: Vec<Expr>) -> Expr {
+        self.node(at, Kind::Call(Box::new(Call { function: function.into(), target, args })))
+    }
+
+    fn expr(&mut self) -> Parsed {
+        self.depth += 1;
+        if self.depth > DEPTH_MAX {
+            return Err(Issue::syntax(format!("expression recursion limit exceeded: {DEPTH_MAX}"), self.at()));
+        }
+        let condition = self.left(&["||"], Self::and)?;
+        let at = self.at();
+        let expr = if self.take("?") {
+            let yes = self.left(&["||"], Self::and)?;
+            self.expect(":")?;
+            let no = self.expr()?;
+            self.call(at, "_?_:_", None, vec![condition, yes, no])
+        } else {
+            condition
+        };
+        self.depth -= 1;
+        Ok(expr)
+    }
+
+    fn and(&mut self) -> Parsed {
+        self.left(&["&&"], Self::relation)
+    }
+
+    fn relation(&mut self) -> Parsed {
+        let mut left = self.left(&["+", "-"], Self::product)?;
+        loop {
+            let at = self.at();
+            let function = match self.peek() {
+                Token::Punct(p @ ("<" | "<=" | ">" | ">=" | "==" | "!=")) => format!("_{p}_"),
+                Token::Ident(name) if name.as_ref() == "in" => "@in".to_string(),
+                _ => return Ok(left),
+            };
+            self.advance();
+            let right = self.left(&["+", "-"], Self::product)?;
+            left = self.call(at, &function, None, vec![left, right]);
+        }
+    }
+
+    fn product(&mut self) -> Parsed {
+        self.left(&["*", "/", "%"], Self::unary)
+    }
+
+    /// Operators of one rank, grouped from the left.
+    fn left(&mut self, operators: &[&'static str], below: fn(&mut Self) -> Parsed) -> Parsed {
+        let mut left = below(self)?;
+        loop {
+            let at = self.at();
+            let Token::Punct(found) = self.peek() else { return Ok(left) };
+            let Some(operator) = operators.iter().find(|o| *o == found) else { return Ok(left) };
+            self.advance();
+            let right = below(self)?;
+            left = self.call(at, &format!("_{operator}_"), None, vec![left, right]);
+        }
+    }
+
+    fn unary(&mut self) -> Parsed {
+        let at = self.at();
+        for (punct, function) in [("!", "!_"), ("-", "-_")] {
+            let mut count = 0;
+            while self.take(punct) {
+                count += 1;
+            }
+            if count == 0 {
+                continue;
+            }
+            if punct == "-" && count == 1 {
+                // A minus belongs to the literal, so that the smallest integer can be written.
+                let literal = match self.peek() {
+                    Token::Int(n) => Some(Literal::Int(-n)),
+                    Token::IntMin => Some(Literal::Int(i64::MIN)),
+                    Token::Double(n) => Some(Literal::Double(-n)),
+                    _ => None,
+                };
+                if let Some(literal) = literal {
+                    self.advance();
+                    let literal = self.node(at, Kind::Literal(literal));
+                    return self.members(literal);
+                }
+            }
+            let operand = self.unary()?;
+            // Two of them are none.
+            return Ok(if count % 2 == 1 { self.call(at, function, None, vec![operand]) } else { operand });
+        }
+        let primary = self.primary()?;
+        self.members(primary)
+    }
+
+    fn members(&mut self, mut operand: Expr) -> Parsed {
+        loop {
+            let at = self.at();
+            if self.take(".?") {
+                let field = self.identifier()?;
+                operand = self.node(at, Kind::Select(Box::new(Select { operand, field, optional: true })));
+            } else if self.take(".") {
+                let field = self.identifier()?;
+                let open = self.at();
+                if self.take("(") {
+                    let args = self.arguments()?;
+                    operand = self.member_call(open, operand, field, args)?;
+                } else {
+                    operand = self.node(at, Kind::Select(Box::new(Select { operand, field, optional: false })));
+                }
+            } else if self.take("[?") {
+                let index = self.expr()?;
+                self.expect("]")?;
+                operand = self.call(at, "_[?_]", None, vec![operand, index]);
+            } else if self.take("[") {
+                let index = self.expr()?;
+                self.expect("]")?;
+                operand = self.call(at, "_[_]", None, vec![operand, index]);
+            } else {
+                return Ok(operand);
+            }
+        }
+    }
+
+    fn identifier(&mut self) -> Result<Arc<str>, Issue> {
+        match self.peek().clone() {
+            Token::Ident(name) => {
+                self.advance();
+                Ok(name)
+            }
+            _ => Err(self.unexpected("IDENTIFIER")),
+        }
+    }
+
+    fn arguments(&mut self) -> Result<Vec<Expr>, Issue> {
+        let mut args = Vec::new();
+        while !self.take(")") {
+            args.push(self.expr()?);
+            if !self.take(",") {
+                self.expect(")")?;
+                break;
+            }
+        }
+        Ok(args)
+    }
+
+    fn primary(&mut self) -> Parsed {
+        let at = self.at();
+        if self.take("(") {
+            let inner = self.expr()?;
+            self.expect(")")?;
+            return Ok(inner);
+        }
+        if self.take("[?") {
+            // `[?x, ...]`: the lexer reads the bracket and the question mark as one.
+            return self.list(at, true);
+        }
+        if self.take("[") {
+            return self.list(at, false);
+        }
+        if self.take("{?") {
+            return self.map(at, true);
+        }
+        if self.take("{") {
+            return self.map(at, false);
+        }
+        // A leading dot names from the root; there is no other root here.
+        self.take(".");
+        match self.advance() {
+            Token::Int(n) => Ok(self.node(at, Kind::Literal(Literal::Int(n)))),
+            Token::Uint(n) => Ok(self.node(at, Kind::Literal(Literal::Uint(n)))),
+            Token::Double(n) => Ok(self.node(at, Kind::Literal(Literal::Double(n)))),
+            Token::String(text) => Ok(self.node(at, Kind::Literal(Literal::String(text)))),
+            Token::Bytes(bytes) => Ok(self.node(at, Kind::Literal(Literal::Bytes(bytes)))),
+            Token::Ident(name) => self.named(at, name),
+            Token::IntMin => Err(Issue::syntax("invalid int literal".into(), at)),
+            Token::Punct(_) | Token::End => {
+                self.next = self.tokens.iter().position(|(_, place)| *place == at).unwrap_or(self.next);
+                Err(self.unexpected(EXPRESSION_START))
+            }
+        }
+    }
+
+    fn named(&mut self, at: usize, name: Arc<str>) -> Parsed {
+        let literal = match name.as_ref() {
+            "true" => Some(Literal::Bool(true)),
+            "false" => Some(Literal::Bool(false)),
+            "null" => Some(Literal::Null),
+            _ => None,
+        };
+        if let Some(literal) = literal {
+            return Ok(self.node(at, Kind::Literal(literal)));
+        }
+        if RESERVED.contains(&name.as_ref()) {
+            return Err(Issue::syntax(format!("reserved identifier: {name}"), at));
+        }
+        let open = self.at();
+        if !self.take("(") {
+            return Ok(self.node(at, Kind::Ident(name)));
+        }
+        let mut args = self.arguments()?;
+        if name.as_ref() == "has" && args.len() == 1 {
+            return match args.remove(0).kind {
+                Kind::Select(select) if !select.optional => Ok(self.node(open, Kind::Has(select))),
+                _ => Err(Issue::new("invalid argument to has() macro".into(), at)),
+            };
+        }
+        Ok(self.call(open, &name, None, args))
+    }
+
+    fn list(&mut self, at: usize, mut optional: bool) -> Parsed {
+        let mut elements = Vec::new();
+        while optional || !self.take("]") {
+            optional |= self.take("?");
+            elements.push(Element { value: self.expr()?, optional });
+            optional = false;
+            if !self.take(",") {
+                self.expect("]")?;
+                break;
+            }
+        }
+        Ok(self.node(at, Kind::List(elements)))
+    }
+
+    fn map(&mut self, at: usize, mut optional: bool) -> Parsed {
+        let mut entries = Vec::new();
+        while optional || !self.take("}") {
+            optional |= self.take("?");
+            let key = self.expr()?;
+            self.expect(":")?;
+            entries.push(Entry { key, value: self.expr()?, optional });
+            optional = false;
+            if !self.take(",") {
+                self.expect("}")?;
+                break;
+            }
+        }
+        Ok(self.node(at, Kind::Map(entries)))
+    }
+
+    /// A call with a target: a macro, a function in a namespace (`sets.contains`), or a member function.
+    fn member_call(&mut self, at: usize, target: Expr, name: Arc<str>, args: Vec<Expr>) -> Parsed {
+        if let Some((kind, two)) = macro_kind(&name, args.len()) {
+            return self.expand(at, kind, two, target, args);
+        }
+        Ok(self.call(at, &name, Some(target), args))
+    }
+
+    fn expand(&mut self, at: usize, kind: MacroKind, two: bool, range: Expr, mut args: Vec<Expr>) -> Parsed {
+        let variable = |arg: Expr| match arg.kind {
+            Kind::Ident(name) => Ok(name),
+            _ => Err(Issue::new("argument must be a simple name".into(), arg.at)),
+        };
+        let var = variable(args.remove(0))?;
+        let var2 = if two { Some(variable(args.remove(0))?) } else { None };
+        let filter = if args.len() == 2 { Some(args.remove(0)) } else { None };
+        let body = args.remove(0);
+        Ok(self.node(at, Kind::Macro(Box::new(Macro { kind, range, var, var2, filter, body }))))
+    }
+}
+
+/// The macro of a name with so many arguments, and whether it has two variables.
+fn macro_kind(name: &str, args: usize) -> Option<(MacroKind, bool)> {
+    let kind = match (name, args) {
+        ("all", 2 | 3) => MacroKind::All,
+        ("exists", 2 | 3) => MacroKind::Exists,
+        ("exists_one", 2 | 3) | ("existsOne", 2 | 3) => MacroKind::ExistsOne,
+        ("map", 2 | 3) => return Some((MacroKind::Map, false)),
+        ("filter", 2) => MacroKind::Filter,
+        ("transformList", 3 | 4) => return Some((MacroKind::TransformList, true)),
+        ("transformMap", 3 | 4) => return Some((MacroKind::TransformMap, true)),
+        ("transformMapEntry", 3 | 4) => return Some((MacroKind::TransformMapEntry, true)),
+        ("sortBy", 2) => MacroKind::SortBy,
+        ("optMap", 2) => MacroKind::OptMap,
+        ("optFlatMap", 2) => MacroKind::OptFlatMap,
+        _ => return None,
+    };
+    Some((kind, args == 3))
+}

@@ -1,0 +1,196 @@
+//! Two API servers in this process, a tenant's and a host's, with a syncer between them. Nothing runs
+//! on the host but what a test does by hand.
+
+use serde_json::{Value, json};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+use sublet_apiserver::admission::{self, Attributes, Operation, Plugin};
+use sublet_apiserver::auth::authz::Mode;
+use sublet_apiserver::auth::bootstrap::BootstrapConfig;
+use sublet_apiserver::reader::Writer;
+use sublet_apiserver::server::{Config, SecurityConfig, Server};
+use sublet_machinery::{ApiError, Gvr, ObjectExt};
+use sublet_runtime::resources::{NAMESPACES, PODS, SERVICE_ACCOUNTS};
+use sublet_runtime::{Client, Clock, ListOptions};
+use sublet_storage::MemoryBackend;
+use sublet_syncer::translate::{NAME_BYTES_MAX_LABEL, NAME_BYTES_MAX_SUBDOMAIN, Names};
+use sublet_syncer::{HostCache, HostHandle, HostScope, Layout, PodConfig, SyncRules, Syncer, SyncerConfig, SyncerStatus, TenantIdentity};
+use tokio::task::JoinHandle;
+use tokio_util::sync::CancellationToken;
+
+pub const HOST_NAMESPACE: &str = "team-a";
+const PATIENCE: Duration = Duration::from_secs(20);
+
+pub struct Clusters {
+    pub tenant: Client,
+    pub host: Client,
+    /// While set, the host refuses new pods.
+    pub refuses_pods: Arc<AtomicBool>,
+    servers: [Server; 2],
+}
+
+/// A running syncer.
+pub struct Running {
+    pub syncer: Syncer,
+    pub cache: Arc<HostCache>,
+    tasks: Vec<JoinHandle<()>>,
+    cancel: CancellationToken,
+}
+
+struct RefusePods(Arc<AtomicBool>);
+
+#[async_trait::async_trait]
+impl Plugin for RefusePods {
+    fn name(&self) -> &'static str {
+        "RefusePods"
+    }
+
+    fn handles(&self, attributes: &Attributes<'_>) -> bool {
+        attributes.operation == Operation::Create && attributes.resource.plural == "pods" && self.0.load(Ordering::Relaxed)
+    }
+
+    async fn validate(&self, attributes: &mut Attributes<'_>, _: &Arc<dyn Writer>) -> Result<(), ApiError> {
+        Err(ApiError::forbidden("", "pods", attributes.name, "exceeded quota: small"))
+    }
+}
+
+async fn server(name: &str, more: Vec<Box<dyn Plugin>>) -> Server {
+    // Controllers that fill and release finalizers are not part of this.
+    let disabled = vec!["StorageObjectInUseProtection".to_string()];
+    let mut plugins = admission::default_plugins(&admission::Config { disabled, ..Default::default() });
+    plugins.extend(more);
+    let key = rcgen::KeyPair::generate().expect("a key").serialize_pem();
+    Server::open(Config {
+        backend: Arc::new(MemoryBackend::new()),
+        security: SecurityConfig {
+            authorization: vec![Mode::Rbac],
+            static_tokens: None,
+            signing_key_pem: key,
+            url: "https://127.0.0.1:6443".into(),
+        },
+        plugins,
+        bootstrap: BootstrapConfig {
+            service_cidrs: vec!["10.96.0.0/16".into()],
+            service_ip: "10.96.0.1".parse().expect("an address"),
+            addresses: vec!["127.0.0.1".parse().expect("an address")],
+            port: 6443,
+            client_authority_pem: None,
+            front_proxy_authority_pem: None,
+            now: Clock::System.now(),
+        },
+        name: name.into(),
+    })
+    .await
+    .expect("opens")
+}
+
+fn client(server: &Server) -> Client {
+    Client::new(kube::Client::new(server.system_service(), "default"), "test")
+}
+
+impl Clusters {
+    pub async fn start() -> Self {
+        let refuses_pods = Arc::new(AtomicBool::new(false));
+        let host = server("host", vec![Box::new(RefusePods(refuses_pods.clone()))]).await;
+        let tenant = server("tenant", Vec::new()).await;
+        let clusters = Self { tenant: client(&tenant), host: client(&host), refuses_pods, servers: [tenant, host] };
+        clusters.add_namespace(&clusters.host, HOST_NAMESPACE).await;
+        clusters
+    }
+
+    /// A namespace with what the controllers of a cluster would put there.
+    pub async fn add_namespace(&self, client: &Client, name: &str) {
+        client.create(&NAMESPACES, &json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}})).await.expect("namespace");
+        let account = json!({"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": "default", "namespace": name}});
+        client.create(&SERVICE_ACCOUNTS, &account).await.expect("service account");
+    }
+
+    pub fn host_cache(&self) -> Arc<HostCache> {
+        HostCache::new(self.host.clone(), HostScope::Cluster)
+    }
+
+    /// Runs a syncer until it has seen both sides.
+    pub async fn sync(&self, name: &str, tenant: &Client) -> Running {
+        let cache = self.host_cache();
+        let cancel = CancellationToken::new();
+        let watching = tokio::spawn(cache.clone().run(cancel.clone()));
+        let syncer = Syncer::new(SyncerConfig {
+            tenant: TenantIdentity { name: name.into(), namespace: HOST_NAMESPACE.into(), uid: format!("uid-of-{name}") },
+            tenant_client: tenant.clone(),
+            host: HostHandle(cache.clone()),
+            host_namespace: HOST_NAMESPACE.into(),
+            layout: Layout::Single,
+            clock: Clock::System,
+            pods: PodConfig::default(),
+            weight: 1,
+            rules: SyncRules::default(),
+        });
+        let mut status = syncer.status();
+        let running = tokio::spawn(syncer.clone().run(cancel.clone()));
+        status.wait_for(|s| *s == SyncerStatus::Running).await.expect("runs");
+        Running { syncer, cache, tasks: vec![watching, running], cancel }
+    }
+
+    pub fn revisions(&self) -> [u64; 2] {
+        [self.servers[0].store().revision(), self.servers[1].store().revision()]
+    }
+
+    /// The copy of a tenant object.
+    pub async fn copy(&self, gvr: &Gvr, name: &str) -> Option<Value> {
+        let options = ListOptions { label_selector: format!("sublet.dev/name={name}"), ..ListOptions::default() };
+        self.host.list(gvr, HOST_NAMESPACE, &options).await.expect("lists").items.into_iter().next()
+    }
+
+    /// Everything of the kind that a syncer made.
+    pub async fn host_copies(&self, gvr: &Gvr) -> Vec<Value> {
+        let options = ListOptions { label_selector: "sublet.dev/managed-by=sublet".into(), ..ListOptions::default() };
+        self.host.list(gvr, HOST_NAMESPACE, &options).await.expect("lists").items
+    }
+
+    /// What the host's scheduler and kubelet would do to a copy.
+    pub async fn run_pod(&self, copy: &Value, node: &str) {
+        let binding =
+            json!({"apiVersion": "v1", "kind": "Binding", "metadata": {"name": copy.name()}, "target": {"kind": "Node", "name": node}});
+        self.host.create_subresource(&PODS, copy.namespace(), copy.name(), "binding", &binding).await.expect("binds");
+        let status = json!({"status": {
+            "phase": "Running", "podIP": "10.1.0.7", "podIPs": [{"ip": "10.1.0.7"}], "hostIP": "10.0.0.1", "startTime": "2026-01-01T00:00:00Z",
+            "conditions": [{"type": "Ready", "status": "True"}, {"type": "PodScheduled", "status": "True"}],
+        }});
+        self.host.patch_status(&PODS, copy.namespace(), copy.name(), status).await.expect("reports");
+    }
+}
+
+impl Running {
+    pub fn identity(&self) -> TenantIdentity {
+        TenantIdentity { name: "alpha".into(), namespace: HOST_NAMESPACE.into(), uid: "uid-of-alpha".into() }
+    }
+
+    /// The host name of an object in namespace `prod`.
+    pub fn name_of(&self, name: &str) -> String {
+        Names::new(self.identity(), HOST_NAMESPACE).host_name("prod", name, NAME_BYTES_MAX_SUBDOMAIN)
+    }
+
+    pub fn service_name_of(&self, name: &str) -> String {
+        Names::new(self.identity(), HOST_NAMESPACE).host_name("prod", name, NAME_BYTES_MAX_LABEL)
+    }
+
+    pub async fn stop(self) {
+        self.cancel.cancel();
+        for task in self.tasks {
+            task.await.expect("ends well");
+        }
+    }
+}
+
+/// Waits until `probe` gives a value.
+pub async fn until<T, F: Future<Output = Option<T>>>(what: &str, probe: impl Fn() -> F) -> T {
+    let deadline = tokio::time::Instant::now() + PATIENCE;
+    loop {
+        if let Some(value) = probe().await {
+            return value;
+        }
+        assert!(tokio::time::Instant::now() < deadline, "waited in vain for {what}");
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
+}
