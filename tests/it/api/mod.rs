@@ -10,6 +10,7 @@ mod forms;
 mod objects;
 mod paging;
 mod patches;
+mod protobuf;
 mod subresources;
 mod users;
 mod watches;
