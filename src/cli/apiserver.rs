@@ -85,6 +85,7 @@ pub async fn run(arguments: Arguments) -> Result<ExitCode> {
         pki,
         backend,
         listener,
+        reached_at: None,
         service_cidrs: arguments.service_cluster_ip_range,
         node_ports: Some(port_range(&arguments.service_node_port_range)?),
         authorization: arguments.authorization_mode,

@@ -16,7 +16,8 @@ mod selector;
 mod volumes;
 
 pub use config::{HostConfig, Timings};
-pub use kubelet::{ANNOTATION_PREFIX, FAIL_ANNOTATION, simulated_output};
+pub use kubelet::{ANNOTATION_PREFIX, FAIL_ANNOTATION};
+pub use kubelet::{Executed, LogRequest, SimulatedShell, is_interactive, simulated_log, stream_container};
 pub use volumes::{DEFAULT_CLASS, PROVISIONER};
 
 use std::sync::Arc;

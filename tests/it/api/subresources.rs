@@ -92,12 +92,10 @@ async fn binding() {
     t.post(&format!("{pods}/gated/binding"), bind("gated", "node-1")).await;
     t.post(&format!("{pods}/absent/binding"), bind("absent", "node-1")).await;
     t.post(&format!("{pods}/gated/binding"), bind("other", "node-1")).await;
-    t.post(&format!("{pods}/gated/binding"), bind("gated", "")).await;
-    t.post(
-        &format!("{pods}/gated/binding"),
-        json!({"apiVersion": "v1", "kind": "Binding", "metadata": {"name": "gated"}, "target": {"kind": "Mars", "name": "x"}}),
-    )
-    .await;
+    t.refuse(Request::post(format!("{pods}/gated/binding"), &bind("gated", ""))).await;
+    let mut to_mars = bind("gated", "x");
+    to_mars["target"]["kind"] = json!("Mars");
+    t.refuse(Request::post(format!("{pods}/gated/binding"), &to_mars)).await;
     t.post(&format!("{pods}/gated/binding"), pod("gated")).await;
     t.get(&format!("{pods}/a/binding")).await;
     t.finish();

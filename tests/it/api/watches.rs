@@ -69,13 +69,13 @@ async fn initial_events() {
     for query in [
         "watch=true&sendInitialEvents=true",
         "watch=true&sendInitialEvents=true&resourceVersionMatch=Exact",
-        "watch=true&sendInitialEvents=true&resourceVersionMatch=NotOlderThan&resourceVersion=rubbish",
         "watch=true&resourceVersionMatch=NotOlderThan",
         "watch=true&resourceVersionMatch=NotOlderThan&resourceVersion=5",
         "sendInitialEvents=true",
     ] {
         t.get(&format!("{maps}?{query}")).await;
     }
+    t.refuse(Request::get(format!("{maps}?{stream}&resourceVersion=rubbish"))).await;
     t.finish();
 }
 

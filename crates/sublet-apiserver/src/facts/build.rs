@@ -169,6 +169,8 @@ fn apply(node: &mut Node, line: &Line<'_>) {
         Some("merge") => node.patch_strategy = PatchStrategy::Merge,
         Some("retainKeys") => node.patch_strategy = PatchStrategy::RetainKeys,
         Some("merge,retainKeys") => node.patch_strategy = PatchStrategy::MergeRetainKeys,
+        // Lists are replaced anyway; a map says it when it does not merge.
+        Some("replace") if node.value_type == ValueType::Object => node.patch_strategy = PatchStrategy::ReplaceMap,
         _ => {}
     }
     if let Some(key) = line.merge_key {

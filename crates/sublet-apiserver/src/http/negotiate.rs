@@ -29,21 +29,23 @@ pub enum Form {
 pub struct Accepted {
     pub encoding: Encoding,
     pub form: Form,
+    /// The form was asked for a list.
+    pub of_list: bool,
     pub pretty: bool,
 }
 
 /// The first acceptable entry of the Accept header.
 pub fn accept(headers: &HeaderMap) -> Result<Accepted, ApiError> {
-    first(headers, |_| true)
+    first(headers, |_| true, "application/json, application/yaml, application/vnd.kubernetes.protobuf")
 }
 
 /// The same for a custom resource, which has no protobuf; its metadata has.
 pub fn accept_custom(headers: &HeaderMap) -> Result<Accepted, ApiError> {
     let speaks = |accepted: &Accepted| accepted.encoding != Encoding::Protobuf || accepted.form == Form::Metadata;
-    first(headers, speaks)
+    first(headers, speaks, "application/json, application/yaml")
 }
 
-fn first(headers: &HeaderMap, speaks: impl Fn(&Accepted) -> bool) -> Result<Accepted, ApiError> {
+fn first(headers: &HeaderMap, speaks: impl Fn(&Accepted) -> bool, known: &str) -> Result<Accepted, ApiError> {
     let mut seen = false;
     for value in headers.get_all(ACCEPT) {
         let Ok(value) = value.to_str() else { continue };
@@ -55,9 +57,7 @@ fn first(headers: &HeaderMap, speaks: impl Fn(&Accepted) -> bool) -> Result<Acce
         }
     }
     if seen {
-        return Err(ApiError::not_acceptable(
-            "only the following media types are accepted: application/json, application/yaml, application/vnd.kubernetes.protobuf",
-        ));
+        return Err(ApiError::not_acceptable(format!("406: Not Acceptable\n\nAvailable representations: {known}")));
     }
     Ok(Accepted::default())
 }
@@ -65,7 +65,7 @@ fn first(headers: &HeaderMap, speaks: impl Fn(&Accepted) -> bool) -> Result<Acce
 fn accept_entry(entry: &str) -> Option<Accepted> {
     let mut parts = entry.split(';').map(str::trim);
     let encoding = match parts.next()? {
-        "application/json" | "*/*" | "application/*" | "text/*" | "text/html" => Encoding::Json,
+        "application/json" | "*/*" | "application/*" => Encoding::Json,
         "application/yaml" => Encoding::Yaml,
         PROTOBUF => Encoding::Protobuf,
         _ => return None,
@@ -87,7 +87,7 @@ fn accept_entry(entry: &str) -> Option<Accepted> {
         ("PartialObjectMetadata" | "PartialObjectMetadataList", "meta.k8s.io", "v1" | "v1beta1") => Form::Metadata,
         _ => return None,
     };
-    Some(Accepted { encoding, form, pretty })
+    Some(Accepted { encoding, form, of_list: as_kind == "PartialObjectMetadataList", pretty })
 }
 
 pub fn accepts_gzip(headers: &HeaderMap) -> bool {

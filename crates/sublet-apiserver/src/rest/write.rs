@@ -170,16 +170,25 @@ impl Server {
         let (bucket, namespace, name) = (storage_resource(resource), object.namespace().to_string(), object.name().to_string());
         if dry_run {
             if self.store().get(&bucket, &namespace, &name).is_some() {
-                return Err(ApiError::already_exists(&resource.group, &resource.plural, &name));
+                return Err(self.taken(resource, &bucket, &namespace, &name));
             }
             return Ok(Written::Value(object));
         }
         let encoded = encode(resource, &mut object);
         match self.store().write(&bucket, &namespace, &name, Some(encoded), Expect::Absent).await {
             Ok(entry) => Ok(Written::Entry(entry)),
-            Err(StorageError::Conflict { .. }) => Err(ApiError::already_exists(&resource.group, &resource.plural, &name)),
+            Err(StorageError::Conflict { .. }) => Err(self.taken(resource, &bucket, &namespace, &name)),
             Err(error) => Err(storage_error(&error)),
         }
+    }
+
+    /// The name is taken, if only by an object that is on its way out.
+    fn taken(&self, resource: &Resource, bucket: &str, namespace: &str, name: &str) -> ApiError {
+        let mut error = ApiError::already_exists(&resource.group, &resource.plural, name);
+        if self.store().get(bucket, namespace, name).is_some_and(|entry| entry.value().is_deleting()) {
+            error.message.insert_str(0, "object is being deleted: ");
+        }
+        error
     }
 
     /// PUT of the main resource or of a subresource that has the same kind.
@@ -187,7 +196,7 @@ impl Server {
         let dry_run = options::dry_run(request.query, "UpdateOptions")?;
         let mut object = decode::object(request, "UpdateOptions")?;
         decode::check_namespace(request, &mut object)?;
-        check_name(request, &mut object)?;
+        check_name(request, &object)?;
         let manager = Manager { name: request.field_manager()?, subresource: request.info.subresource.clone() };
         let strategy = &request.resource.strategy;
         let exists = self.store().get(&storage_resource(&request.resource), request.namespace(), object.name()).is_some();
@@ -203,10 +212,18 @@ impl Server {
         }
         let unconditional = object.resource_version().is_empty();
         if unconditional && !strategy.unconditional_update {
+            // With the name of the resource, where other validation has the kind.
             let error = FieldError::invalid(&FieldPath::new("metadata.resourceVersion"), 0, "must be specified for an update");
-            return Err(ApiError::invalid(&request.resource.group, &request.resource.kind, object.name(), &[error]));
+            return Err(ApiError::invalid(&request.resource.group, &request.resource.plural, object.name(), &[error]));
         }
-        let written = self.modify(request, Some(&manager), dry_run, |_| Ok(Change::To(object.clone()))).await?;
+        let change = |live: &Value| {
+            if !object.uid().is_empty() && object.uid() != live.uid() {
+                let why = format!("Precondition failed: UID in precondition: {}, UID in object meta: {}", object.uid(), live.uid());
+                return Err(ApiError::conflict(&request.resource.group, &request.resource.plural, live.name(), why));
+            }
+            Ok(Change::To(object.clone()))
+        };
+        let written = self.modify(request, Some(&manager), dry_run, change).await?;
         self.present_written(request, StatusCode::OK, &written)
     }
 
@@ -257,7 +274,7 @@ impl Server {
         let resource = &request.resource;
         let subresource = request.info.subresource.as_str();
         let now = self.now();
-        metadata::prepare_update(resource, &mut new, &old)?;
+        metadata::prepare_update(resource, &mut new, &old);
         apply_defaults(resource, &mut new);
         if let Some(manager) = manager {
             track(resource, manager, Some(&old), &mut new, &now);
@@ -284,7 +301,9 @@ impl Server {
             (strategy.prepare_update)(&mut new, &old);
         }
         apply_defaults(resource, &mut new);
-        metadata::bump_generation(resource, &mut new, &old);
+        if subresource != "status" {
+            metadata::bump_generation(resource, &mut new, &old);
+        }
         let mut allocation = self.allocate(resource, &mut new, Some(&old), dry_run, true).await?;
         attributes.object = Some(new);
         let result = self.finish_update(request, &mut attributes, &mut allocation, entry, dry_run).await;
@@ -343,10 +362,8 @@ impl Server {
         // The last finalizer is gone from an object that waits for its end.
         if is_finished(resource, &new) {
             return match self.store().write(&bucket, namespace, name, None, Expect::At(entry.revision)).await {
-                Ok(gone) => {
-                    new["metadata"]["resourceVersion"] = serde_json::json!(gone.revision.to_string());
-                    Ok(Some(Written::Value(new)))
-                }
+                // It was never stored like this, so that it keeps the version that it had.
+                Ok(_) => Ok(Some(Written::Value(new))),
                 Err(StorageError::Conflict { .. }) => Ok(None),
                 Err(error) => Err(storage_error(&error)),
             };
@@ -511,10 +528,12 @@ fn refuse(resource: &Resource, name: &str, errors: Vec<FieldError>) -> Result<()
     if errors.is_empty() { Ok(()) } else { Err(ApiError::invalid(&resource.group, &resource.kind, name, &distinct(errors))) }
 }
 
-fn check_name(request: &ResourceRequest<'_>, object: &mut Value) -> Result<(), ApiError> {
+fn check_name(request: &ResourceRequest<'_>, object: &Value) -> Result<(), ApiError> {
     let name = &request.info.name;
     if object.name().is_empty() {
-        object.metadata_mut().insert("name".into(), serde_json::json!(name));
+        return Err(ApiError::bad_request(format!(
+            "the name of the object ({name} based on URL) was undeterminable: name must be provided"
+        )));
     }
     if object.name() != name {
         return Err(ApiError::bad_request(format!(

@@ -129,13 +129,6 @@ pub(crate) fn probe_fails(pod: &Value, container: &Value, probe: &str) -> bool {
     matches!(shell::run_words(&words, &mut world), Run::Ends { code, .. } if code != 0)
 }
 
-/// What a container of the pod would print, as far as its command tells.
-pub fn simulated_output(pod: &Value, container: &str) -> Option<String> {
-    let lists = ["/spec/initContainers", "/spec/containers", "/spec/ephemeralContainers"];
-    let found = lists.iter().flat_map(|l| pod.array_at(l)).find(|c| container_name(c) == container)?;
-    Some(run(pod, found, false, &|_| None).output)
-}
-
 fn is_shell_image(container: &Value) -> bool {
     let image = container["image"].as_str().unwrap_or_default();
     let base = image.rsplit('/').next().unwrap_or_default().split([':', '@']).next().unwrap_or_default();
@@ -154,7 +147,7 @@ fn substitute(word: &str, env: &BTreeMap<String, String>) -> String {
     env.iter().fold(word.to_string(), |word, (name, value)| word.replace(&format!("$({name})"), value))
 }
 
-fn environment(pod: &Value, container: &Value) -> BTreeMap<String, String> {
+pub(crate) fn environment(pod: &Value, container: &Value) -> BTreeMap<String, String> {
     let mut env = BTreeMap::from([("HOSTNAME".to_string(), pod.name().to_string())]);
     for variable in container.array_at("/env") {
         let Some(name) = variable["name"].as_str() else { continue };

@@ -14,9 +14,11 @@ mod resize;
 mod shell;
 mod start;
 mod step;
+mod streams;
 
 pub(crate) use agent::add;
-pub use behaviour::{ANNOTATION_PREFIX, simulated_output};
+pub use behaviour::ANNOTATION_PREFIX;
 pub use node::FAIL_ANNOTATION;
 pub(crate) use node::Nodes;
 pub(crate) use references::claim_name;
+pub use streams::{Executed, LogRequest, SimulatedShell, is_interactive, simulated_log, stream_container};

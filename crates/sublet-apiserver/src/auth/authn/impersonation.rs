@@ -58,7 +58,16 @@ fn wanted(headers: &HeaderMap) -> Result<Option<UserInfo>, ApiError> {
         return Ok(Some(wanted));
     }
     let others = !wanted.uid.is_empty() || !wanted.groups.is_empty() || !wanted.extra.is_empty();
-    if others { Err(ApiError::bad_request(format!("requested {wanted:?} without impersonating a user name"))) } else { Ok(None) }
+    if others { Err(ApiError::bad_request(format!("requested {} without impersonating a user name", go_text(&wanted)))) } else { Ok(None) }
+}
+
+/// The user as Go prints it.
+fn go_text(user: &UserInfo) -> String {
+    let list = |items: &[String]| format!("{{{}}}", items.iter().map(|i| format!("{i:?}")).collect::<Vec<_>>().join(", "));
+    let groups = if user.groups.is_empty() { "(nil)".into() } else { list(&user.groups) };
+    let extra: Vec<String> = user.extra.iter().map(|(key, values)| format!("{key:?}:[]string{}", list(values))).collect();
+    let extra = if extra.is_empty() { "(nil)".into() } else { format!("{{{}}}", extra.join(", ")) };
+    format!("&user.DefaultInfo{{Name:{:?}, UID:{:?}, Groups:[]string{groups}, Extra:map[string][]string{extra}}}", user.name, user.uid)
 }
 
 /// Groups that are named are all there is; without them a service account has those of its namespace.

@@ -23,11 +23,13 @@ pub(crate) struct World<'a> {
     pub(crate) read: &'a dyn Fn(&str) -> Option<String>,
     pub(crate) written: BTreeMap<String, String>,
     pub(crate) output: String,
+    /// Standard input of the first command.
+    pub(crate) input: String,
 }
 
 impl<'a> World<'a> {
     pub(crate) fn new(env: BTreeMap<String, String>, read: &'a dyn Fn(&str) -> Option<String>) -> Self {
-        Self { env, read, written: BTreeMap::new(), output: String::new() }
+        Self { env, read, written: BTreeMap::new(), output: String::new(), input: String::new() }
     }
 
     fn file(&self, path: &str) -> Option<String> {
@@ -88,7 +90,8 @@ struct Shell<'w, 'a> {
 
 impl<'w, 'a> Shell<'w, 'a> {
     fn new(world: &'w mut World<'a>) -> Self {
-        Self { world, seconds: 0, steps: 0, input: String::new(), output: String::new() }
+        let input = std::mem::take(&mut world.input);
+        Self { world, seconds: 0, steps: 0, input, output: String::new() }
     }
 
     fn end(self, flow: Flow) -> Run {
