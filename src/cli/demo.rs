@@ -98,6 +98,10 @@ impl Stage for InProcess {
         self.options.host_kubeconfig.is_none()
     }
 
+    fn has_containers(&self) -> bool {
+        self.options.host_kubeconfig.is_some() && self.options.pods_reach.is_some()
+    }
+
     fn patience_s(&self) -> u64 {
         if self.options.host_kubeconfig.is_none() { 30 } else { 180 }
     }

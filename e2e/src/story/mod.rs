@@ -2,6 +2,7 @@
 
 mod apis;
 mod changes;
+mod containers;
 mod deletion;
 mod names;
 mod quota;
@@ -26,6 +27,9 @@ pub trait Stage: Send + Sync {
 
     /// Whether the host makes volumes for claims.
     fn has_volumes(&self) -> bool;
+
+    /// Whether pods are real containers, with output and a shell, that reach the tenants' API servers.
+    fn has_containers(&self) -> bool;
 
     /// How long containers may take to start, in seconds.
     fn patience_s(&self) -> u64;
@@ -67,6 +71,7 @@ pub fn chapters() -> Vec<Chapter> {
         chapter("The same CRD name, incompatible versions", |s| Box::pin(apis::definitions(s))),
         chapter("The same workloads in both, distinct on the host", |s| Box::pin(workloads::run(s))),
         chapter("Changes reach the host; the tenant stays the source of truth", |s| Box::pin(changes::follow(s))),
+        chapter("Real containers: logs and exec reach them", |s| Box::pin(containers::are_reached(s))),
         chapter("Long and colliding names", |s| Box::pin(names::hold(s))),
         chapter("A host quota refuses, and the tenant reads why", |s| Box::pin(quota::is_told(s))),
         chapter("A restart changes nothing", |s| Box::pin(restart::changes_nothing(s))),
