@@ -33,11 +33,11 @@ pub(super) fn up(tenant: &Value, host: &Value, translation: &Translation<'_>) ->
     let lookup = |name: &str| translation.view.tenant_key(KindId::Pod, name);
     let host_namespace = translation.names.host_namespace(tenant.namespace());
     let told = |text: &str| with_tenant_uid(to_tenant_text(text, host_namespace, lookup), host, tenant);
-    translate_message(&mut status, "", &told);
+    translate_message(&mut status, "", told);
     for list in CONTAINER_LISTS {
         for container in status[list].as_array_mut().into_iter().flatten() {
             // What a container wrote when it ended is its own text.
-            translate_message(container, "/state/waiting", &told);
+            translate_message(container, "/state/waiting", told);
         }
     }
     status["conditions"] = Value::Array(conditions(tenant, host, told));
