@@ -41,7 +41,8 @@ async fn field_validation() {
         t.send_for(Request::patch(kind, format!("{a}=Warn"), &wrong), &["/metadata/name"]).await;
     }
     for mode in ["Strict", "Warn", "Ignore"] {
-        t.refuse(Request::patch("apply", format!("{a}={mode}&fieldManager=x&force=true"), &wrong), ".date: field not declared in schema").await;
+        t.refuse(Request::patch("apply", format!("{a}={mode}&fieldManager=x&force=true"), &wrong), ".date: field not declared in schema")
+            .await;
     }
     let operations = json!([{"op": "add", "path": "/dada", "value": 1}]);
     t.send_for(Request::patch("json", format!("{a}=Strict"), &operations), &[]).await;

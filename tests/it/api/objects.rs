@@ -36,7 +36,11 @@ async fn create_is_refused() {
     t.post(maps, object(json!({"name": "Upper_Case"}))).await;
     t.post(maps, object(json!({"name": "x".repeat(254)}))).await;
     t.post(maps, object(json!({"name": "a", "namespace": "default"}))).await;
-    t.refuse(Request::post(maps, &object(json!({"name": "a", "resourceVersion": "1"}))), "resourceVersion should not be set on objects to be created").await;
+    t.refuse(
+        Request::post(maps, &object(json!({"name": "a", "resourceVersion": "1"}))),
+        "resourceVersion should not be set on objects to be created",
+    )
+    .await;
     t.post(maps, object(json!({"name": "a", "labels": {"bad key": "x", "ok": "bad value!"}}))).await;
     t.post(maps, object(json!({"name": "a", "annotations": {"Bad/Key/": "x"}}))).await;
     t.post(maps, object(json!({"name": "a", "finalizers": ["nodomain", "bad name/x"]}))).await;

@@ -165,17 +165,23 @@ async fn apply() {
         json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "a", "resourceVersion": "1"}}),
     )
     .await;
-    t.refuse(Request::patch(
-        "apply",
-        format!("{a}?fieldManager=one"),
-        &json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "a"}, "dada": {}}),
-    ), "failed to create typed patch object (/a; /v1, Kind=ConfigMap): .dada: field not declared in schema")
+    t.refuse(
+        Request::patch(
+            "apply",
+            format!("{a}?fieldManager=one"),
+            &json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "a"}, "dada": {}}),
+        ),
+        "failed to create typed patch object (/a; /v1, Kind=ConfigMap): .dada: field not declared in schema",
+    )
     .await;
-    t.refuse(Request::patch(
-        "apply",
-        format!("{a}?fieldManager=one"),
-        &json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "a"}, "data": 5}),
-    ), "failed to create typed patch object (/a; /v1, Kind=ConfigMap): ")
+    t.refuse(
+        Request::patch(
+            "apply",
+            format!("{a}?fieldManager=one"),
+            &json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "a"}, "data": 5}),
+        ),
+        "failed to create typed patch object (/a; /v1, Kind=ConfigMap): ",
+    )
     .await;
     t.send(Request::new(http::Method::PATCH, format!("{a}?fieldManager=one")).body("application/apply-patch+yaml", "a: b: c")).await;
     t.patch("apply", "/api/v1/namespaces/nowhere/configmaps/a?fieldManager=one", config_map("a", json!({}))).await;
