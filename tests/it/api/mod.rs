@@ -11,6 +11,7 @@ mod kinds;
 mod objects;
 mod paging;
 mod patches;
+mod protobuf;
 mod subresources;
 mod users;
 mod watches;

@@ -26,15 +26,41 @@ impl Server {
             self.take_from_budget(&pod, dry_run || !eviction.array_at("/deleteOptions/dryRun").is_empty()).await?;
         }
         let text = |pointer: &str| eviction.str_at(pointer).map(str::to_string);
-        let delete = DeleteOptions {
+        let mut delete = DeleteOptions {
             grace_period_seconds: eviction.i64_at("/deleteOptions/gracePeriodSeconds"),
             propagation_policy: text("/deleteOptions/propagationPolicy"),
             uid: text("/deleteOptions/preconditions/uid").or_else(|| Some(pod.uid().to_string())),
             resource_version: text("/deleteOptions/preconditions/resourceVersion"),
             dry_run: dry_run || !eviction.array_at("/deleteOptions/dryRun").is_empty(),
         };
+        if !delete.dry_run {
+            self.mark_disrupted(&pod, &mut delete).await?;
+        }
         self.delete_object_in(request, pod.namespace(), pod.name(), &delete).await?;
         Ok(success(request))
+    }
+
+    /// The pod says why it goes: job controllers tell an eviction from a failure by it.
+    async fn mark_disrupted(&self, pod: &Value, delete: &mut DeleteOptions) -> Result<(), ApiError> {
+        for _ in 0..TRIES_MAX {
+            let Some(live) = self.get("pods", pod.namespace(), pod.name()).filter(|p| p.uid() == pod.uid()) else { return Ok(()) };
+            let Some(marked) = with_disruption(&live, &self.now()) else { return Ok(()) };
+            if delete.resource_version.as_deref().is_some_and(|v| v != live.resource_version()) {
+                return Ok(());
+            }
+            match Writer::update(self, "pods", marked).await {
+                Ok(written) => {
+                    // A precondition on the version is about the pod as it was before the mark.
+                    if delete.resource_version.is_some() {
+                        delete.resource_version = Some(written.resource_version().to_string());
+                    }
+                    return Ok(());
+                }
+                Err(error) if error.is(Reason::Conflict) => {}
+                Err(error) => return Err(error),
+            }
+        }
+        Err(ApiError::modified("", "pods", pod.name()))
     }
 
     async fn take_from_budget(&self, pod: &Value, dry_run: bool) -> Result<(), ApiError> {
@@ -65,6 +91,26 @@ impl Server {
         error.causes.push(Cause { reason: "DisruptionBudget".into(), message: error.message.clone(), field: String::new() });
         Err(error)
     }
+}
+
+/// The pod with the condition of an eviction; `None` when it has it already.
+fn with_disruption(pod: &Value, now: &str) -> Option<Value> {
+    let mut condition = json!({
+        "type": "DisruptionTarget", "status": "True", "reason": "EvictionByEvictionAPI", "message": "Eviction API: evicting",
+        "lastProbeTime": null, "lastTransitionTime": now,
+    });
+    if pod.generation() > 0 {
+        condition["observedGeneration"] = json!(pod.generation());
+    }
+    let mut conditions = pod.array_at("/status/conditions").to_vec();
+    match conditions.iter_mut().find(|c| c["type"] == "DisruptionTarget") {
+        Some(old) if old["status"] == "True" && old["reason"] == condition["reason"] => return None,
+        Some(old) => *old = condition,
+        None => conditions.push(condition),
+    }
+    let mut marked = pod.clone();
+    marked.set_at("/status/conditions", Value::Array(conditions));
+    Some(marked)
 }
 
 /// Pods that do not count as running may go at once.
@@ -138,6 +184,15 @@ fn disrupt(budget: &Value, pod: &Value, now: &str) -> Result<Value, ApiError> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn an_evicted_pod_says_why_it_goes() {
+        let pod = json!({"metadata": {"generation": 2}, "status": {"conditions": [{"type": "Ready", "status": "True"}]}});
+        let marked = with_disruption(&pod, "t").unwrap();
+        let condition = &marked["status"]["conditions"][1];
+        assert_eq!((&condition["reason"], &condition["observedGeneration"]), (&json!("EvictionByEvictionAPI"), &json!(2)));
+        assert_eq!(with_disruption(&marked, "u"), None);
+    }
 
     #[test]
     fn a_budget_is_spent_one_by_one() {

@@ -1,16 +1,17 @@
-//! Requests for certificates, and bundles of trusted ones.
+//! Requests for certificates.
 
-use super::edit::{copy_or_remove, ensure, fill, is_zero, items, now};
-use super::field::{Errors, Field, Seen, diff};
-use super::status::{empty_status, keep_spec};
-use super::{NameRule, Strategy, keep_status};
+use super::super::edit::{copy_or_remove, ensure, fill, is_zero, items, now};
+use super::super::field::{Errors, Field, Seen, diff};
+use super::super::status::{empty_status, keep_spec};
+use super::super::{NameRule, Strategy, keep_status};
+use super::validate_signer_name;
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use serde_json::{Value, json};
-use sublet_machinery::{FieldError, names};
+use sublet_machinery::FieldError;
 use x509_parser::prelude::{FromDer, Pem, X509Certificate, X509CertificationRequest};
 
-pub(super) const CERTIFICATE_REQUEST: Strategy = Strategy {
+pub(crate) const CERTIFICATE_REQUEST: Strategy = Strategy {
     default: |object| fill(object, "status", json!({})),
     prepare_create: empty_status,
     prepare_update: |new, old| {
@@ -26,25 +27,11 @@ pub(super) const CERTIFICATE_REQUEST: Strategy = Strategy {
 };
 
 /// An approver changes the conditions alone.
-pub(super) const CERTIFICATE_APPROVAL: Strategy = Strategy {
+pub(crate) const CERTIFICATE_APPROVAL: Strategy = Strategy {
     prepare_update: prepare_approval,
     validate_create: |_| Vec::new(),
     validate_update: |new, old| validate_change(new, old, Change::Approval),
     ..CERTIFICATE_REQUEST
-};
-
-pub(super) const TRUST_BUNDLE: Strategy = Strategy {
-    unconditional_update: false,
-    fields: |object| vec![("spec.signerName", object["spec"]["signerName"].as_str().unwrap_or_default().into())],
-    ..Strategy::PLAIN
-};
-
-pub(super) const POD_CERTIFICATE_REQUEST: Strategy = Strategy {
-    prepare_create: empty_status,
-    prepare_update: keep_status,
-    fields: pod_certificate_fields,
-    unconditional_update: false,
-    ..Strategy::PLAIN
 };
 
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -159,7 +146,7 @@ fn unreadable_request(pem: &[u8]) -> Option<String> {
     X509CertificationRequest::from_der(&block.contents).err().map(|why| format!("x509: malformed certificate request: {why}"))
 }
 
-fn unreadable_certificate(pem: &[u8]) -> Option<String> {
+pub(super) fn unreadable_certificate(pem: &[u8]) -> Option<String> {
     let mut blocks = 0;
     for block in Pem::iter_from_buffer(pem).map_while(Result::ok) {
         if block.label != "CERTIFICATE" {
@@ -218,37 +205,5 @@ fn validate_conditions(conditions: &Field<'_>, errors: &mut Errors) {
         let shown = DECISIONS.map(|kind| format!("conditions[{{\"type\": {kind:?}}}]"));
         let detail = format!("must specify at most one of: `{}`", shown.join("`, `"));
         errors.add(conditions.invalid_as(format!("{{{}}}", shown.join(", ")), detail));
-    }
-}
-
-fn pod_certificate_fields(request: &Value) -> Vec<(&'static str, String)> {
-    let text = |key: &str| request["spec"][key].as_str().unwrap_or_default().to_string();
-    vec![("spec.signerName", text("signerName")), ("spec.podName", text("podName")), ("spec.nodeName", text("nodeName"))]
-}
-
-/// `example.com/name`: a domain of two labels or more, and names separated by dots.
-pub(crate) fn validate_signer_name(signer: &Field<'_>, errors: &mut Errors) {
-    if !errors.require(signer) {
-        return;
-    }
-    let Some((domain, path)) = signer.text().split_once('/').filter(|(_, path)| !path.contains('/')) else {
-        return errors.add(signer.invalid("must be a fully qualified domain and path of the form 'example.com/signer-name'"));
-    };
-    if domain.len() > names::DNS_SUBDOMAIN_BYTES_MAX {
-        errors.add(signer.too_long(names::DNS_SUBDOMAIN_BYTES_MAX));
-    }
-    let rules: [(&str, fn(&str) -> Vec<String>); 2] = [(domain, names::dns_label), (path, names::dns_subdomain)];
-    for (part, rule) in rules {
-        if let Some(label) = part.split('.').find(|label| !rule(label).is_empty()) {
-            let wrong = rule(label).into_iter();
-            errors.extend(wrong.map(|m| signer.invalid_as(part, format!("validating label {label:?}: {m}"))));
-        }
-        if part == domain && !domain.contains('.') {
-            errors.add(signer.invalid_as(domain, "should be a domain with at least two segments separated by dots"));
-        }
-    }
-    const SIGNER_BYTES_MAX: usize = 571;
-    if signer.len() > SIGNER_BYTES_MAX {
-        errors.add(signer.too_long(SIGNER_BYTES_MAX));
     }
 }
