@@ -12,7 +12,7 @@ use sublet_apiserver::allocator::AllocatorConfig;
 use sublet_apiserver::auth::authn::StaticTokens;
 use sublet_apiserver::auth::authz::Mode;
 use sublet_apiserver::auth::bootstrap::BootstrapConfig;
-use sublet_apiserver::auth::tls::{ServingCertificate, server_config};
+use sublet_apiserver::auth::tls::{ServingCertificate, server_tls};
 use sublet_apiserver::server::{Config, SecurityConfig, Server, listen};
 use sublet_pki::Pki;
 use sublet_runtime::Client;
@@ -27,6 +27,8 @@ pub struct ApiServerSpec {
     pub pki: Pki,
     pub backend: Arc<dyn Backend>,
     pub listener: TcpListener,
+    /// The address that clients are told when the listener is on all of them.
+    pub reached_at: Option<String>,
     pub service_cidrs: Vec<IpNet>,
     /// `None`: Services get their numbers from elsewhere, or none.
     pub node_ports: Option<(u16, u16)>,
@@ -42,6 +44,8 @@ pub struct ApiServerSpec {
 pub struct ApiServer {
     pub server: Server,
     pub address: SocketAddr,
+    /// Where clients reach it.
+    pub url: String,
     backend: Arc<dyn Backend>,
     serving: Arc<ServingCertificate>,
     cancel: CancellationToken,
@@ -52,14 +56,17 @@ impl ApiServer {
     pub async fn start(spec: ApiServerSpec) -> Result<Self> {
         let address = spec.listener.local_addr()?;
         let cidr = spec.service_cidrs.first().context("a service range is needed: --service-cluster-ip-range")?;
-        let advertised = if address.ip().is_unspecified() { IpAddr::from([127, 0, 0, 1]) } else { address.ip() };
+        let host = host_of(address.ip(), spec.reached_at.as_deref());
+        let url = url(&host, address.port());
+        // Endpoints hold addresses; who is told a name resolves it for themselves.
+        let advertised = host.parse().unwrap_or(IpAddr::from([127, 0, 0, 1]));
         let config = Config {
             backend: spec.backend.clone(),
             security: SecurityConfig {
                 authorization: spec.authorization,
                 static_tokens: spec.static_tokens,
                 signing_key_pem: spec.pki.service_account_key_pem.clone(),
-                url: format!("https://{address}"),
+                url: url.clone(),
             },
             plugins: admission::default_plugins(&admission::Config { disabled: spec.disabled_plugins, ..Default::default() }),
             bootstrap: BootstrapConfig {
@@ -80,10 +87,10 @@ impl ApiServer {
         }
         let serving = Arc::new(ServingCertificate::new(&spec.pki.serving.certificate_pem, &spec.pki.serving.key_pem)?);
         let authorities = format!("{}\n{}", spec.pki.authority.certificate_pem(), spec.client_authorities_pem);
-        let tls = Arc::new(server_config(serving.clone(), &authorities)?);
+        let tls = server_tls(serving.clone(), &authorities)?;
         let cancel = CancellationToken::new();
         let listening = listen(server.clone(), spec.listener, tls, cancel.clone())?;
-        Ok(Self { server, address, backend: spec.backend, serving, cancel, listening: listening.task })
+        Ok(Self { server, address, url, backend: spec.backend, serving, cancel, listening: listening.task })
     }
 
     /// A client in the same process, as the system.
@@ -107,7 +114,33 @@ impl ApiServer {
     }
 }
 
+/// What clients are told: the address listened on, or when that is all of them, the one named.
+fn host_of(listening: IpAddr, reached_at: Option<&str>) -> String {
+    if !listening.is_unspecified() {
+        return listening.to_string();
+    }
+    reached_at.unwrap_or("127.0.0.1").to_string()
+}
+
+fn url(host: &str, port: u16) -> String {
+    if host.contains(':') { format!("https://[{host}]:{port}") } else { format!("https://{host}:{port}") }
+}
+
 /// The first address of the service range belongs to the API server.
 pub fn first_address(cidr: &IpNet) -> IpAddr {
     cidr.hosts().next().unwrap_or_else(|| cidr.network())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn clients_are_never_told_an_address_that_leads_nowhere() {
+        let told = |listening: &str, reached_at| url(&host_of(listening.parse().unwrap(), reached_at), 6443);
+        assert_eq!(told("10.1.2.3", Some("10.9.9.9")), "https://10.1.2.3:6443");
+        assert_eq!(told("0.0.0.0", Some("10.9.9.9")), "https://10.9.9.9:6443");
+        assert_eq!(told("0.0.0.0", None), "https://127.0.0.1:6443");
+        assert_eq!(told("::", Some("fd00::2")), "https://[fd00::2]:6443");
+    }
 }

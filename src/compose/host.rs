@@ -50,6 +50,7 @@ impl EmbeddedHost {
             pki: pki.clone(),
             backend,
             listener,
+            reached_at: None,
             service_cidrs: vec![spec.service_cidr],
             node_ports: Some((30000, 32767)),
             authorization: vec![Mode::Rbac],

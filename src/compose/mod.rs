@@ -11,5 +11,7 @@ pub mod tenant;
 
 /// How pods reach the API servers of this process: as told, or where it listens.
 pub fn tenant_reach(listen: std::net::IpAddr, told: Option<&str>) -> tenant::PodReach {
-    tenant::PodReach::Address(told.map_or_else(|| listen.to_string(), str::to_string))
+    // Listening on all addresses names none.
+    let own = if listen.is_unspecified() { std::net::IpAddr::from([127, 0, 0, 1]) } else { listen };
+    tenant::PodReach::Address(told.map_or_else(|| own.to_string(), str::to_string))
 }

@@ -89,7 +89,7 @@ impl ControlPlanes for Packed {
             )));
         }
         running.follow_keys(pki).map_err(|e| ControlPlaneError::Failed(format!("{e:#}")))?;
-        Ok(format!("https://{}", running.address()))
+        Ok(running.url().to_string())
     }
 
     fn names(&self, tenant: &Tenant) -> Vec<String> {

@@ -6,7 +6,6 @@ use super::controllers;
 use super::streams::HostStreams;
 use anyhow::{Context as _, Result};
 use ipnet::IpNet;
-use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use sublet_apiserver::auth::authz::Mode;
@@ -66,11 +65,13 @@ impl ControlPlane {
         let backend: Arc<dyn Backend> = Arc::new(EmbeddedBackend::open(place.dir.join(STORE_FILE), Options::default())?);
         let identity = backend.identity();
         let listener = listener(&place.dir, place.listen).await?;
+        let PodReach::Address(reached_at) = &place.pods_reach;
         let api = ApiServer::start(ApiServerSpec {
             name: format!("{}/{}", tenant.namespace, tenant.name),
             pki: pki.clone(),
             backend,
             listener,
+            reached_at: Some(reached_at.clone()),
             service_cidrs: vec![place.service_cidr],
             node_ports: None,
             authorization: vec![Mode::Rbac],
@@ -107,11 +108,7 @@ impl ControlPlane {
             host_namespace: tenant.namespace.clone(),
             layout: Layout::Single,
             clock: Clock::System,
-            pods: PodConfig {
-                api_host: api_host.clone(),
-                api_port: self.api.address.port(),
-                ..PodConfig::default()
-            },
+            pods: PodConfig { api_host: api_host.clone(), api_port: self.api.address.port(), ..PodConfig::default() },
             weight: tenant.weight,
             rules: SyncRules::default(),
         });
@@ -133,8 +130,9 @@ impl ControlPlane {
         self.syncer = Some(RunningSyncer { status, task, cancel });
     }
 
-    pub fn address(&self) -> SocketAddr {
-        self.api.address
+    /// Where its clients reach it.
+    pub fn url(&self) -> &str {
+        &self.api.url
     }
 
     /// The name that the store gave itself when it was made.

@@ -5,4 +5,7 @@
 //! `admin.kubeconfig`, `ca.crt`, `ca.key` and tokens are in DIR, and writes what it said.
 
 mod api;
+mod cli;
+mod durability;
 mod harness;
+mod kubectl;

@@ -6,6 +6,7 @@ mod limit_ranger;
 mod namespace_lifecycle;
 mod plugins;
 mod pod_resize;
+mod pod_security;
 mod priority;
 mod resource_quota;
 mod runtime_class;

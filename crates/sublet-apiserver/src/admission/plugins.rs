@@ -5,6 +5,7 @@ use super::ingress_class::DefaultIngressClass;
 use super::limit_ranger::LimitRanger;
 use super::namespace_lifecycle::NamespaceLifecycle;
 use super::pod_resize::PodResizeValidator;
+use super::pod_security::PodSecurity;
 use super::priority::Priority;
 use super::resource_quota::ResourceQuota;
 use super::runtime_class::RuntimeClass;
@@ -73,6 +74,7 @@ pub fn default_plugins(config: &Config) -> Vec<Box<dyn Plugin>> {
         Box::new(LimitRanger),
         Box::new(ServiceAccount),
         Box::new(TaintNodesByCondition),
+        Box::new(PodSecurity),
         Box::new(Priority),
         Box::new(DefaultTolerationSeconds),
         Box::new(DefaultStorageClass),

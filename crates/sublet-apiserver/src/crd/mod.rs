@@ -20,7 +20,7 @@ mod prepare;
 mod rows;
 mod rules;
 mod strategy;
-mod validate;
+pub(crate) mod validate;
 mod view;
 
 pub use cleanup::{CLEANUP_FINALIZER, Cleanup, begin_delete, cleanup_failed, cleanup_plan};

@@ -12,7 +12,7 @@ use serde_json::{Map, Number, Value};
 /// Messages inside messages. The deepest built-in type without recursion has a dozen.
 const DEPTH_MAX: usize = 100;
 /// Values in one body: two bytes on the wire can become an object with ten fields.
-const VALUES_MAX: usize = 1_000_000;
+const VALUES_MAX: usize = 500_000;
 
 pub struct Decoder<'t> {
     table: &'t Table,
@@ -110,6 +110,8 @@ impl<'t> Decoder<'t> {
             }
         }
         let value = match value {
+            // Go makes an empty list for the value of a map, where it leaves a field nil.
+            Some(Value::Null) | None if field.of == Type::Strings => Value::Array(Vec::new()),
             Some(value) => value,
             None if field.of == Type::Bytes => Value::String(String::new()),
             None => self.zero(field.of)?,

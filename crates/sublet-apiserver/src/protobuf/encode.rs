@@ -190,7 +190,7 @@ impl<'de> Visitor<'de> for ElementsVisitor<'_> {
     }
 
     fn visit_seq<A: SeqAccess<'de>>(mut self, mut list: A) -> Result<(), A::Error> {
-        while list.next_element_seed(self.0.again())?.is_some() {}
+        while list.next_element_seed(ElementSeed(self.0.again()))?.is_some() {}
         Ok(())
     }
 
@@ -203,9 +203,41 @@ impl<'de> Visitor<'de> for ElementsVisitor<'_> {
                 out.truncate(start);
                 return Ok(());
             }
-            map.next_value_seed(ValueSeed { table, of, number: 2, out })?;
+            map.next_value_seed(ElementSeed(ValueSeed { table, of, number: 2, out }))?;
             close(out, entry);
         }
+    }
+}
+
+/// Writes an element; null is Go's zero value there.
+struct ElementSeed<'a>(ValueSeed<'a>);
+
+impl<'de> DeserializeSeed<'de> for ElementSeed<'_> {
+    type Value = ();
+
+    fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<(), D::Error> {
+        deserializer.deserialize_option(self)
+    }
+}
+
+impl<'de> Visitor<'de> for ElementSeed<'_> {
+    type Value = ();
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.expecting(f)
+    }
+
+    fn visit_none<E: Error>(self) -> Result<(), E> {
+        zero(self.0.table, self.0.of, self.0.number, self.0.out);
+        Ok(())
+    }
+
+    fn visit_unit<E: Error>(self) -> Result<(), E> {
+        self.visit_none()
+    }
+
+    fn visit_some<D: Deserializer<'de>>(self, deserializer: D) -> Result<(), D::Error> {
+        self.0.deserialize(deserializer)
     }
 }
 

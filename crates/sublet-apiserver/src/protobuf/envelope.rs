@@ -213,7 +213,8 @@ fn read(body: &[u8]) -> Result<Envelope<'_>, ProtobufError> {
 }
 
 fn message_of(api_version: &str, kind: &str) -> Option<MessageId> {
-    let (group, version) = api_version.split_once('/').unwrap_or(("", api_version));
+    // The documents of discovery have no version.
+    let (group, version) = api_version.split_once('/').unwrap_or(("", if api_version.is_empty() { "v1" } else { api_version }));
     table().kind(group, version, kind)
 }
 

@@ -2,7 +2,7 @@
 
 use super::Server;
 use crate::discovery::{self, Document, DocumentId, Root};
-use crate::http::negotiate::{Accepted, accepts_gzip};
+use crate::http::negotiate::{Accepted, Encoding, accepts_gzip};
 use crate::http::respond::{self, HttpResponse};
 use crate::http::{Body, Query};
 use http::header::{ACCEPT, CACHE_CONTROL, CONTENT_ENCODING, ETAG, IF_NONE_MATCH, LOCATION, VARY};
@@ -53,6 +53,11 @@ impl Server {
             _ => return None,
         };
         let document = self.documents().get(&id, &snapshot)?;
+        // OpenAPI has a protobuf of its own; clients that cannot have that one take JSON.
+        let accepted = match (&id, accepted.encoding) {
+            (DocumentId::Legacy(_), _) | (_, Encoding::Json | Encoding::Yaml) => accepted,
+            (_, Encoding::Protobuf) => Accepted::default(),
+        };
         if accepted.encoding != Default::default() || accepted.pretty {
             return Some(Ok(respond::json(StatusCode::OK, accepted, document.plain())));
         }

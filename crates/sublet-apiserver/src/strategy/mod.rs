@@ -1,6 +1,7 @@
 //! What the schema cannot say about a kind, as pure functions: dependent defaults, system fields,
 //! cross-field rules, immutability.
 
+mod aggregation;
 mod apps;
 mod autoscaling;
 mod batch;
@@ -8,14 +9,16 @@ mod certificates;
 mod conditions;
 mod coordination;
 mod core;
+mod devices;
 mod disruption;
 pub(crate) mod edit;
 pub(crate) mod field;
+mod flow_control;
 mod networking;
 pub(crate) mod pod;
-mod policy;
 pub(crate) mod quantities;
 mod rbac;
+mod registration;
 mod scheduling;
 mod status;
 mod storage;

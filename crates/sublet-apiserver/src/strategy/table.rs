@@ -1,7 +1,8 @@
 //! Which kind has which rules.
 
 use super::{
-    Strategy, apps, autoscaling, batch, certificates, coordination, core, disruption, networking, pod, policy, rbac, scheduling, storage,
+    Strategy, aggregation, apps, autoscaling, batch, certificates, coordination, core, devices, disruption, flow_control, networking, pod,
+    rbac, registration, scheduling, storage,
 };
 
 /// The strategy of a built-in resource, by group and plural name; resources without rules of their own get
@@ -71,14 +72,14 @@ fn of_apps(resource: &str) -> Strategy {
 
 fn of_other(group: &str, resource: &str) -> Strategy {
     match (group, resource) {
-        ("admissionregistration.k8s.io", "mutatingwebhookconfigurations") => policy::MUTATING_WEBHOOKS,
-        ("admissionregistration.k8s.io", "validatingwebhookconfigurations") => policy::VALIDATING_WEBHOOKS,
-        ("admissionregistration.k8s.io", "mutatingadmissionpolicies" | "validatingadmissionpolicies") => policy::ADMISSION_POLICY,
-        ("admissionregistration.k8s.io", "mutatingadmissionpolicybindings" | "validatingadmissionpolicybindings") => {
-            policy::ADMISSION_POLICY_BINDING
-        }
+        ("admissionregistration.k8s.io", "mutatingwebhookconfigurations") => registration::MUTATING_WEBHOOKS,
+        ("admissionregistration.k8s.io", "validatingwebhookconfigurations") => registration::VALIDATING_WEBHOOKS,
+        ("admissionregistration.k8s.io", "mutatingadmissionpolicies") => registration::MUTATING_POLICY,
+        ("admissionregistration.k8s.io", "mutatingadmissionpolicybindings") => registration::MUTATING_POLICY_BINDING,
+        ("admissionregistration.k8s.io", "validatingadmissionpolicies") => registration::ADMISSION_POLICY,
+        ("admissionregistration.k8s.io", "validatingadmissionpolicybindings") => registration::VALIDATING_POLICY_BINDING,
         ("apiextensions.k8s.io", "customresourcedefinitions") => crate::crd::DEFINITION,
-        ("apiregistration.k8s.io", "apiservices") => policy::API_SERVICE,
+        ("apiregistration.k8s.io", "apiservices") => aggregation::API_SERVICE,
         ("autoscaling", "horizontalpodautoscalers") => autoscaling::AUTOSCALER,
         ("certificates.k8s.io", "certificatesigningrequests") => certificates::CERTIFICATE_REQUEST,
         ("certificates.k8s.io", "certificatesigningrequests/approval") => certificates::CERTIFICATE_APPROVAL,
@@ -87,15 +88,15 @@ fn of_other(group: &str, resource: &str) -> Strategy {
         ("coordination.k8s.io", "leases") => coordination::LEASE,
         ("discovery.k8s.io", "endpointslices") => core::endpoint_slice::ENDPOINT_SLICE,
         ("events.k8s.io", "events") => core::event::EVENTS_EVENT,
-        ("flowcontrol.apiserver.k8s.io", "flowschemas") => policy::FLOW_SCHEMA,
-        ("flowcontrol.apiserver.k8s.io", "prioritylevelconfigurations") => policy::PRIORITY_LEVEL,
+        ("flowcontrol.apiserver.k8s.io", "flowschemas") => flow_control::FLOW_SCHEMA,
+        ("flowcontrol.apiserver.k8s.io", "prioritylevelconfigurations") => flow_control::PRIORITY_LEVEL,
         ("node.k8s.io", "runtimeclasses") => scheduling::RUNTIME_CLASS,
         ("policy", "poddisruptionbudgets") => disruption::DISRUPTION_BUDGET,
-        ("resource.k8s.io", "deviceclasses") => policy::DEVICE_CLASS,
-        ("resource.k8s.io", "devicetaintrules") => policy::DEVICE_TAINT_RULE,
-        ("resource.k8s.io", "resourceclaims") => policy::RESOURCE_CLAIM,
-        ("resource.k8s.io", "resourceclaimtemplates") => policy::RESOURCE_CLAIM_TEMPLATE,
-        ("resource.k8s.io", "resourceslices") => policy::RESOURCE_SLICE,
+        ("resource.k8s.io", "deviceclasses") => devices::DEVICE_CLASS,
+        ("resource.k8s.io", "devicetaintrules") => devices::DEVICE_TAINT_RULE,
+        ("resource.k8s.io", "resourceclaims") => devices::RESOURCE_CLAIM,
+        ("resource.k8s.io", "resourceclaimtemplates") => devices::RESOURCE_CLAIM_TEMPLATE,
+        ("resource.k8s.io", "resourceslices") => devices::RESOURCE_SLICE,
         ("scheduling.k8s.io", "priorityclasses") => scheduling::PRIORITY_CLASS,
         ("storage.k8s.io", "csidrivers") => storage::CSI_DRIVER,
         ("storage.k8s.io", "csinodes") => storage::CSI_NODE,

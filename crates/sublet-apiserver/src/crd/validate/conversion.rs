@@ -69,7 +69,7 @@ pub(crate) fn is_ca_bundle(bundle: &str) -> bool {
     base64::engine::general_purpose::STANDARD.decode(body).is_ok_and(|der| der.first() == Some(&0x30))
 }
 
-fn validate_url(url: &str, path: &FieldPath) -> Vec<FieldError> {
+pub(crate) fn validate_url(url: &str, path: &FieldPath) -> Vec<FieldError> {
     const FORM: &str = "; desired format: https://host[/path]";
     let mut errors = Vec::new();
     let (scheme, rest) = url.split_once("://").unwrap_or(("", url));
@@ -94,7 +94,7 @@ fn validate_url(url: &str, path: &FieldPath) -> Vec<FieldError> {
     errors
 }
 
-fn validate_service(service: &Value, path: &FieldPath) -> Vec<FieldError> {
+pub(crate) fn validate_service(service: &Value, path: &FieldPath) -> Vec<FieldError> {
     let mut errors = Vec::new();
     for key in ["name", "namespace"] {
         if text(service, key).is_empty() {

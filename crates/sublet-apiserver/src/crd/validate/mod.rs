@@ -10,7 +10,7 @@ mod structure;
 pub(crate) mod text;
 mod version;
 
-pub(crate) use conversion::is_ca_bundle;
+pub(crate) use conversion::{is_ca_bundle, validate_service, validate_url};
 pub(super) use names::{Approval, approval_state, is_protected_group};
 pub(crate) use version::field_path;
 

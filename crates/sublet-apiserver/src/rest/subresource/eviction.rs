@@ -19,7 +19,7 @@ const DISRUPTED_PODS_MAX: usize = 2000;
 impl Server {
     pub(crate) async fn evict(&self, request: &ResourceRequest<'_>) -> Result<HttpResponse, ApiError> {
         let dry_run = options::dry_run(request.query, "CreateOptions")?;
-        let eviction = decode::body_of_kind(request, "Eviction")?;
+        let eviction = decode::body_of_kind(request, "policy", "Eviction")?;
         check_body_name(request, &eviction)?;
         let pod = self.live(request)?;
         if needs_budget(&pod) {
@@ -70,9 +70,8 @@ impl Server {
                 [] => return Ok(()),
                 [budget] => budget,
                 _ => {
-                    return Err(ApiError::internal(
-                        "This pod has more than one PodDisruptionBudget, which the eviction subresource does not support.",
-                    ));
+                    let why = "This pod has more than one PodDisruptionBudget, which the eviction subresource does not support.";
+                    return Err(ApiError::new(500, Reason::Unknown, why));
                 }
             };
             if is_unhealthy_and_free(pod, budget) {
@@ -165,12 +164,16 @@ fn disrupt(budget: &Value, pod: &Value, now: &str) -> Result<Value, ApiError> {
         ));
     }
     if allowed == 0 {
-        return refuse(format!(
-            "The disruption budget {} needs {} healthy pods and has {} currently",
-            budget.name(),
-            number(budget, "desiredHealthy"),
-            number(budget, "currentHealthy")
-        ));
+        let failed = budget.array_at("/status/conditions").iter().find(|c| c["type"] == "DisruptionAllowed" && c["reason"] == "SyncFailed");
+        let (name, desired, current) = (budget.name(), number(budget, "desiredHealthy"), number(budget, "currentHealthy"));
+        return refuse(match failed {
+            Some(condition) => {
+                let why = condition["message"].as_str().unwrap_or_default();
+                format!("The disruption budget {name} does not allow evicting pods currently because it failed sync: {why}")
+            }
+            None if current <= desired => format!("The disruption budget {name} needs {desired} healthy pods and has {current} currently"),
+            None => format!("The disruption budget {name} does not allow evicting pods currently"),
+        });
     }
     let mut updated = budget.clone();
     updated["status"]["disruptionsAllowed"] = json!(allowed - 1);
@@ -194,13 +197,13 @@ mod tests {
     #[test]
     fn a_budget_is_spent_one_by_one() {
         let pod = json!({"metadata": {"name": "p"}});
-        let budget = json!({"metadata": {"name": "b", "generation": 1}, "status": {"observedGeneration": 1, "disruptionsAllowed": 1, "desiredHealthy": 2, "currentHealthy": 3}});
+        let budget = json!({"metadata": {"name": "b", "generation": 1}, "status": {"observedGeneration": 1, "disruptionsAllowed": 1, "desiredHealthy": 2, "currentHealthy": 2}});
         let spent = disrupt(&budget, &pod, "t").unwrap();
         assert_eq!(spent["status"]["disruptedPods"]["p"], "t");
         let refused = disrupt(&spent, &pod, "t").unwrap_err();
         assert_eq!(
             (refused.code, refused.causes[0].message.as_str()),
-            (429, "The disruption budget b needs 2 healthy pods and has 3 currently")
+            (429, "The disruption budget b needs 2 healthy pods and has 2 currently")
         );
     }
 }
