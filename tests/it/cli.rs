@@ -27,7 +27,7 @@ fn transcript(arguments: &[&str], command: &mut Command) -> String {
     text.push_str(&format!("(exit code {})\n", output.status.code().unwrap_or(-1)));
     let mask = |pattern: &str, stand_in: &str, text: &str| Regex::new(pattern).unwrap().replace_all(text, stand_in).into_owned();
     let text = mask(r"127\.0\.0\.1:\d+", "127.0.0.1:<port>", &text);
-    let text = mask(r"\b\d+s\b", "<age>", &text);
+    let text = mask(r"\b\d+s\b *", "<age> ", &text);
     let text = mask(r"\d+ objects, \d+ KiB", "<n> objects, <n> KiB", &text);
     mask(env!("CARGO_PKG_VERSION"), "<version>", &text)
 }
