@@ -107,11 +107,7 @@ impl ControlPlane {
             host_namespace: tenant.namespace.clone(),
             layout: Layout::Single,
             clock: Clock::System,
-            pods: PodConfig {
-                api_host: api_host.clone(),
-                api_port: self.api.address.port(),
-                ..PodConfig::default()
-            },
+            pods: PodConfig { api_host: api_host.clone(), api_port: self.api.address.port(), ..PodConfig::default() },
             weight: tenant.weight,
             rules: SyncRules::default(),
         });

@@ -9,6 +9,9 @@ use sublet_machinery::structural;
 /// Expected texts that end with this are compared up to it: what follows is worded by another library.
 const UP_TO_HERE: char = '…';
 
+/// Mutilated expressions that are tried.
+const ROUNDS: usize = 3000;
+
 fn golden(name: &str) -> Vec<Value> {
     let path = format!("{}/tests/golden/crd/{name}.json", env!("CARGO_MANIFEST_DIR"));
     let text = std::fs::read_to_string(&path).expect("the golden file is there");
@@ -188,4 +191,67 @@ fn expressions_have_the_values_they_have_upstream() {
         }
     }
     assert!(differences.is_empty(), "{} differ\n{}", differences.len(), differences.join("\n"));
+}
+
+/// Broken expressions are refused, not stumbled over.
+#[test]
+fn mutilated_expressions_do_no_harm() {
+    let mut cases = golden("expressions").into_iter();
+    let setting = cases.next().expect("the first entry is the setting");
+    let schema = structural::build_plain(&setting["schema"]);
+    let node = schema.node();
+    let own = crd::cel::declare(node).expect("an object has a type");
+    let texts: Vec<String> = cases.filter_map(|case| case["expression"].as_str().or(case["rule"].as_str()).map(str::to_string)).collect();
+    let mut state: u64 = 7;
+    let mut random = |below: usize| {
+        state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        (state >> 33) as usize % below.max(1)
+    };
+    for round in 0..ROUNDS {
+        let mut text: Vec<char> = texts[round % texts.len()].chars().collect();
+        for _ in 0..=random(3) {
+            let at = random(text.len());
+            match random(4) {
+                0 => drop(text.drain(at..(at + 1 + random(4)).min(text.len()))),
+                1 => text.insert(at, ['(', ')', '[', '\'', '.', '?', '{', '-', '9', 'é', '\\', '%'][random(12)]),
+                2 => {
+                    let other: Vec<char> = texts[random(texts.len())].chars().collect();
+                    let from = random(other.len());
+                    text.splice(at..at, other[from..].iter().copied().take(12));
+                }
+                _ => text.truncate(at),
+            }
+            if text.is_empty() {
+                break;
+            }
+        }
+        let text: String = text.into_iter().collect();
+        if let Ok(compiled) = crd::cel::compile(&text, &[("self", own.clone())], Some(node)) {
+            let value = crd::cel::of_json(&setting["object"], Some(node), false).expect("the object fits");
+            let _ = compiled.program.eval(&[("self", value)], 10_000);
+        }
+    }
+    let deep = ["(", "[", "-", "!", "{1:", "size(", "true?1:", "self.a?", "self.l.map(x,", "1+(", "dyn("].map(|part| part.repeat(9000));
+    let long = ["1+", "self.", "true&&", "1==", "[0]+", "true?1:"].map(|part| part.repeat(9000) + "1");
+    // As deep and as tall as can be.
+    let tall = [
+        "1+".repeat(250) + "1",
+        "true&&".repeat(9000) + "true",
+        "dyn(".repeat(119) + "1" + &")".repeat(119),
+        "[".repeat(119) + &"]".repeat(119),
+        "true?1:".repeat(119) + "1",
+        "self.l.map(x,".repeat(119) + "1" + &")".repeat(119),
+        "true||true&&1==1+1*-size(".repeat(119) + "1" + &")".repeat(119),
+        "true||true&&1==1+1*-int(".repeat(40) + "1" + &")".repeat(40),
+        "dyn(self)".to_string() + &"[0]".repeat(248),
+        "dyn(self)".to_string() + &".a".repeat(248),
+        "-(".repeat(119) + "1" + &")".repeat(119),
+        "1+(".repeat(119) + "1" + &")".repeat(119),
+    ];
+    for text in deep.iter().chain(&long).chain(&tall) {
+        if let Ok(compiled) = crd::cel::compile(text, &[("self", own.clone())], Some(node)) {
+            let value = crd::cel::of_json(&setting["object"], Some(node), false).expect("the object fits");
+            let _ = compiled.program.eval(&[("self", value)], 10_000);
+        }
+    }
 }
