@@ -248,7 +248,7 @@ fn mutilated_expressions_do_no_harm() {
         "-(".repeat(119) + "1" + &")".repeat(119),
         "1+(".repeat(119) + "1" + &")".repeat(119),
     ];
-    for text in deep.iter().chain(&long).chain(&tall) {
+    for text in tall.iter().chain(&deep).chain(&long) {
         if let Ok(compiled) = crd::cel::compile(text, &[("self", own.clone())], Some(node)) {
             let value = crd::cel::of_json(&setting["object"], Some(node), false).expect("the object fits");
             let _ = compiled.program.eval(&[("self", value)], 10_000);

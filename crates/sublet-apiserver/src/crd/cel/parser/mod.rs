@@ -10,8 +10,8 @@ use std::sync::Arc;
 
 /// Characters of an expression.
 const CHARS_MAX: usize = 100_000;
-/// Expressions nested deeper are refused.
-const DEPTH_MAX: usize = 120;
+/// Steps down that the parser takes: two for what is in brackets, one for each rank of operators.
+const DEPTH_MAX: usize = 250;
 /// So are those that grow taller by operators that follow each other.
 const HEIGHT_MAX: usize = 251;
 
@@ -135,11 +135,14 @@ impl<'t> Parser<'t> {
         self.node(at, Kind::Call(Box::new(Call { function: function.into(), target, args })))
     }
 
-    fn expr(&mut self) -> Parsed {
+    /// One step further down.
+    fn enter(&mut self) -> Result<(), Issue> {
         self.depth += 1;
-        if self.depth > DEPTH_MAX {
-            return Err(Issue::of_all(format!("expression recursion limit exceeded: {DEPTH_MAX}")));
-        }
+        if self.depth > DEPTH_MAX { Err(Issue::of_all(format!("expression recursion limit exceeded: {DEPTH_MAX}"))) } else { Ok(()) }
+    }
+
+    fn expr(&mut self) -> Parsed {
+        self.enter()?;
         let condition = self.operators(Rank::Or)?;
         let at = self.at();
         let expr = if self.take("?") {

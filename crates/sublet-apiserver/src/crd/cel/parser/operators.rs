@@ -30,6 +30,7 @@ impl Rank {
 impl Parser<'_> {
     /// Operands of operators of this rank or one that binds tighter, grouped from the left.
     pub(super) fn operators(&mut self, least: Rank) -> Parsed {
+        self.enter()?;
         let mut left = self.unary()?;
         while let Some((rank, function)) = self.operator().filter(|(rank, _)| *rank >= least) {
             if matches!(rank, Rank::Or | Rank::And) {
@@ -41,6 +42,7 @@ impl Parser<'_> {
             let right = self.operators(rank.tighter())?;
             left = self.call(at, function, None, vec![left, right])?;
         }
+        self.depth -= 1;
         Ok(left)
     }
 
