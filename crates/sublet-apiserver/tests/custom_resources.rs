@@ -4,10 +4,15 @@
 use serde_json::{Value, json};
 use sublet_apiserver::crd;
 use sublet_apiserver::registry::Resource;
+use sublet_machinery::schema::Schema;
 use sublet_machinery::structural;
 
 /// Expected texts that end with this are compared up to it: what follows is worded by another library.
 const UP_TO_HERE: char = '…';
+
+/// Mutilated expressions that are tried.
+const ROUNDS: usize = 3000;
+const COST_MAX: u64 = 10_000;
 
 fn golden(name: &str) -> Vec<Value> {
     let path = format!("{}/tests/golden/crd/{name}.json", env!("CARGO_MANIFEST_DIR"));
@@ -188,4 +193,84 @@ fn expressions_have_the_values_they_have_upstream() {
         }
     }
     assert!(differences.is_empty(), "{} differ\n{}", differences.len(), differences.join("\n"));
+}
+
+/// Compiles an expression about the object of the setting, and runs it when it is right.
+struct Attempt {
+    schema: Schema,
+    object: Value,
+}
+
+impl Attempt {
+    fn new(setting: &Value) -> Self {
+        Self { schema: structural::build_plain(&setting["schema"]), object: setting["object"].clone() }
+    }
+
+    fn is_right(&self, text: &str) -> bool {
+        let node = self.schema.node();
+        let own = crd::cel::declare(node).expect("an object has a type");
+        let Ok(compiled) = crd::cel::compile(text, &[("self", own)], Some(node)) else { return false };
+        let value = crd::cel::of_json(&self.object, Some(node), false).expect("the object fits");
+        let _ = compiled.program.eval(&[("self", value)], COST_MAX);
+        true
+    }
+}
+
+/// Broken expressions are refused, not stumbled over.
+#[test]
+fn mutilated_expressions_do_no_harm() {
+    let mut cases = golden("expressions").into_iter();
+    let attempt = Attempt::new(&cases.next().expect("the first entry is the setting"));
+    let texts: Vec<String> = cases.filter_map(|case| case["expression"].as_str().or(case["rule"].as_str()).map(str::to_string)).collect();
+    let mut state: u64 = 7;
+    let mut random = |below: usize| {
+        state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        (state >> 33) as usize % below.max(1)
+    };
+    for round in 0..ROUNDS {
+        let mut text: Vec<char> = texts[round % texts.len()].chars().collect();
+        for _ in 0..=random(3) {
+            let at = random(text.len());
+            match random(4) {
+                0 => drop(text.drain(at..(at + 1 + random(4)).min(text.len()))),
+                1 => text.insert(at, ['(', ')', '[', '\'', '.', '?', '{', '-', '9', 'é', '\\', '%'][random(12)]),
+                2 => {
+                    let other: Vec<char> = texts[random(texts.len())].chars().collect();
+                    let from = random(other.len());
+                    text.splice(at..at, other[from..].iter().copied().take(12));
+                }
+                _ => text.truncate(at),
+            }
+        }
+        attempt.is_right(&text.into_iter().collect::<String>());
+    }
+}
+
+/// Deep and long ones neither exhaust the stack nor take long.
+#[test]
+fn endless_expressions_are_refused() {
+    let attempt = Attempt::new(&golden("expressions")[0]);
+    for part in ["(", "[", "-", "!", "{1:", "size(", "true?1:", "self.a?", "self.l.map(x,", "1+(", "dyn("] {
+        assert!(!attempt.is_right(&part.repeat(9000)), "{part}");
+    }
+    for part in ["1+", "self.", "1==", "[0]+", "true?1:"] {
+        assert!(!attempt.is_right(&(part.repeat(9000) + "1")), "{part}");
+    }
+    let nested = |open: &str, count: usize| open.repeat(count) + "1" + &")".repeat(open.matches('(').count() * count);
+    for right in [
+        "1+".repeat(250) + "1",
+        "true&&".repeat(9000) + "true",
+        "true?1:".repeat(119) + "1",
+        nested("dyn(", 119),
+        nested("self.l.map(x,", 119),
+        nested("-(", 119),
+        nested("1+(", 80),
+        nested("1+(2*-int(", 40),
+        "[".repeat(119) + &"]".repeat(119),
+        "dyn(self)".to_string() + &"[0]".repeat(248),
+        "dyn(self)".to_string() + &".a".repeat(248),
+    ] {
+        assert!(attempt.is_right(&right), "{right}");
+    }
+    assert!(!attempt.is_right(&nested("true||true&&1==1+1*-size(", 119)));
 }

@@ -1,6 +1,6 @@
-//! Defaults stated by the schema.
+//! Defaults stated by the schema, and what Go leaves out.
 
-use crate::schema::SchemaNode;
+use crate::schema::{SchemaNode, ValueType};
 use serde_json::Value;
 
 /// Fills in the defaults of missing members, and of nulls that their schema does not allow.
@@ -47,6 +47,35 @@ fn replace_null(value: &mut Value, node: SchemaNode<'_>) {
     }
 }
 
+/// Drops empty lists and maps from optional fields of built-in kinds: their Go types have `omitempty`.
+pub fn omit_empty(value: &mut Value, node: SchemaNode<'_>) {
+    match value {
+        Value::Object(map) => {
+            map.retain(|key, value| {
+                let Some(field) = node.field(key) else { return true };
+                omit_empty(value, field);
+                let is_optional = node.properties.contains_key(key.as_str()) && !node.required.iter().any(|name| **name == *key);
+                !is_optional || !holds_nothing(value, field)
+            });
+        }
+        Value::Array(items) => {
+            if let Some(node) = node.items() {
+                items.iter_mut().for_each(|item| omit_empty(item, node));
+            }
+        }
+        _ => {}
+    }
+}
+
+/// An empty struct is something, and so is what has no type.
+fn holds_nothing(value: &Value, node: SchemaNode<'_>) -> bool {
+    match value {
+        Value::Array(items) => items.is_empty() && node.value_type == ValueType::Array,
+        Value::Object(map) => map.is_empty() && node.properties.is_empty() && node.additional.is_some(),
+        _ => false,
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::super::build_plain;
@@ -70,5 +99,21 @@ mod tests {
             value,
             json!({"a": "A", "b": {"c": 5}, "list": [{"d": "D"}, {"d": "x"}], "map": {"k": {"e": true}}, "n": null, "o": "O"})
         );
+    }
+    #[test]
+    fn empty_lists_and_maps_are_left_out() {
+        let schema = build_plain(&json!({"type": "object", "required": ["rules"], "properties": {
+            "rules": {"type": "array", "items": {"type": "string"}},
+            "list": {"type": "array", "items": {"type": "object", "properties": {"args": {"type": "array", "items": {"type": "string"}}}}},
+            "map": {"type": "object", "additionalProperties": {"type": "array", "items": {"type": "string"}}},
+            "struct": {"type": "object", "properties": {"map": {"type": "object", "additionalProperties": {"type": "string"}}}},
+            "any": {},
+        }}));
+        let mut value = json!({"rules": [], "list": [{"args": []}], "map": {"k": []}, "struct": {"map": {}}, "any": []});
+        omit_empty(&mut value, schema.node());
+        assert_eq!(value, json!({"rules": [], "list": [{}], "map": {"k": []}, "struct": {}, "any": []}));
+        let mut value = json!({"list": [], "map": {}, "struct": {}, "any": {}});
+        omit_empty(&mut value, schema.node());
+        assert_eq!(value, json!({"struct": {}, "any": {}}));
     }
 }

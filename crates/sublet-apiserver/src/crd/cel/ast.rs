@@ -8,7 +8,24 @@ pub(super) struct Expr {
     /// Counted from zero within one program; types found by the checker are kept by it.
     pub(super) id: usize,
     pub(super) at: usize,
+    /// How many expressions are on the longest way down from here.
+    pub(super) height: usize,
     pub(super) kind: Kind,
+}
+
+impl Kind {
+    /// The height of an expression of this kind.
+    pub(super) fn height(&self) -> usize {
+        let tallest = |parts: &mut dyn Iterator<Item = &Expr>| parts.map(|part| part.height).max().unwrap_or_default();
+        1 + match self {
+            Self::Literal(_) | Self::Ident(_) => 0,
+            Self::Select(select) | Self::Has(select) => select.operand.height,
+            Self::Call(call) => tallest(&mut call.target.iter().chain(&call.args)),
+            Self::List(elements) => tallest(&mut elements.iter().map(|e| &e.value)),
+            Self::Map(entries) => tallest(&mut entries.iter().flat_map(|e| [&e.key, &e.value])),
+            Self::Macro(found) => tallest(&mut [&found.range, &found.body].into_iter().chain(&found.filter)),
+        }
+    }
 }
 
 #[derive(Clone, Debug, PartialEq)]

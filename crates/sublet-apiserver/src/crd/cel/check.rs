@@ -180,6 +180,10 @@ impl<'s> Checker<'s> {
             args.push(self.expr(target));
         }
         args.extend(call.args.iter().map(|arg| self.expr(arg)));
+        if matches!(call.function.as_ref(), "_&&_" | "_||_") {
+            args.iter().zip(&call.args).for_each(|(found, arg)| self.must_be_bool(found, arg.at));
+            return Type::Bool;
+        }
         if matches!(call.function.as_ref(), "_<_" | "_<=_" | "_>_" | "_>=_") {
             return self.compare(&call.function, &args, at);
         }

@@ -4,22 +4,27 @@
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Issue {
     message: String,
-    /// The byte of the expression.
-    at: usize,
+    /// The byte of the expression; `None` when it is about all of it.
+    at: Option<usize>,
 }
 
 impl Issue {
     pub(super) fn new(message: String, at: usize) -> Self {
-        Self { message, at }
+        Self { message, at: Some(at) }
     }
 
     pub(super) fn syntax(message: String, at: usize) -> Self {
-        Self { message: format!("Syntax error: {message}"), at }
+        Self { message: format!("Syntax error: {message}"), at: Some(at) }
+    }
+
+    pub(super) fn of_all(message: String) -> Self {
+        Self { message, at: None }
     }
 
     /// As cel-go shows it: the message, the line, and a mark under the place.
     fn show(&self, expression: &str) -> String {
-        let at = expression.floor_char_boundary(self.at);
+        let Some(at) = self.at else { return format!("ERROR: <input>:-1:0: {}", self.message) };
+        let at = expression.floor_char_boundary(at);
         let before = &expression[..at];
         let line_number = before.matches('\n').count() + 1;
         let start = before.rfind('\n').map_or(0, |n| n + 1);

@@ -1,5 +1,6 @@
 //! Text to tokens.
 
+use super::issue::Issue;
 use std::sync::Arc;
 
 #[derive(Clone, Debug, PartialEq)]
@@ -20,22 +21,22 @@ pub(super) enum Token {
 /// A token and the byte at which it begins.
 pub(super) type Spanned = (Token, usize);
 
-/// What is wrong, and at which byte.
-pub(super) type LexError = (String, usize);
-
 /// Longer ones come first.
 const PUNCTUATION: [&str; 29] = [
     "&&", "||", "==", "!=", "<=", ">=", ".?", "[?", "{?", "<", ">", "+", "-", "*", "/", "%", "!", "?", ":", ".", ",", "(", ")", "[", "]",
     "{", "}", "=", ";",
 ];
 
-pub(super) fn tokenize(text: &str) -> Result<Vec<Spanned>, LexError> {
-    let mut lexer = Lexer { text, at: 0, tokens: Vec::new() };
+/// All tokens, without what is none.
+pub(super) fn tokenize(text: &str) -> (Vec<Spanned>, Vec<Issue>) {
+    let (mut lexer, mut issues) = (Lexer { text, at: 0, tokens: Vec::new() }, Vec::new());
     while lexer.skip_space() {
-        lexer.token()?;
+        if let Err(issue) = lexer.token() {
+            issues.push(issue);
+        }
     }
     lexer.tokens.push((Token::End, text.len()));
-    Ok(lexer.tokens)
+    (lexer.tokens, issues)
 }
 
 struct Lexer<'t> {
@@ -62,7 +63,7 @@ impl<'t> Lexer<'t> {
         }
     }
 
-    fn token(&mut self) -> Result<(), LexError> {
+    fn token(&mut self) -> Result<(), Issue> {
         let start = self.at;
         let rest = self.rest();
         let first = rest.chars().next().unwrap_or_default();
@@ -85,7 +86,8 @@ impl<'t> Lexer<'t> {
             return Ok(());
         }
         let Some(punct) = PUNCTUATION.into_iter().find(|p| rest.starts_with(p)) else {
-            return Err((format!("token recognition error at: '{first}'"), start));
+            self.at += first.len_utf8();
+            return Err(Issue::syntax(format!("token recognition error at: '{first}'"), start));
         };
         // `a ? .5 : b` and `x ?.y`: only `.?` directly before a name is the optional select.
         self.at += punct.len();
@@ -93,9 +95,9 @@ impl<'t> Lexer<'t> {
         Ok(())
     }
 
-    fn number(&mut self, start: usize) -> Result<Token, LexError> {
+    fn number(&mut self, start: usize) -> Result<Token, Issue> {
         let rest = self.rest();
-        let wrong = |what: &str| (format!("invalid {what} literal"), start);
+        let wrong = |what: &str| Issue::syntax(format!("invalid {what} literal"), start);
         if let Some(hex) = rest.strip_prefix("0x").or_else(|| rest.strip_prefix("0X")) {
             let end = hex.find(|c: char| !c.is_ascii_hexdigit()).unwrap_or(hex.len());
             let digits = hex[..end].to_string();
@@ -139,43 +141,52 @@ impl<'t> Lexer<'t> {
         }
     }
 
-    fn string(&mut self, raw: bool, bytes: bool, start: usize) -> Result<Token, LexError> {
+    fn string(&mut self, raw: bool, bytes: bool, start: usize) -> Result<Token, Issue> {
         let rest = self.rest();
-        let quote = &rest[..1];
-        let triple = rest.starts_with(&quote.repeat(3));
-        let close = if triple { quote.repeat(3) } else { quote.to_string() };
-        let unterminated = || (format!("token recognition error at: '{}'", &self.text[start..]), start);
-        let mut at = close.len();
-        let mut out = Vec::new();
-        loop {
-            let here = &rest[at..];
-            if here.starts_with(close.as_str()) {
-                at += close.len();
-                break;
+        match string_content(rest, raw, bytes) {
+            Some((content, used)) => {
+                self.at += used;
+                if bytes {
+                    return Ok(Token::Bytes(content.into()));
+                }
+                let text = String::from_utf8(content).map_err(|_| Issue::syntax("invalid string literal".into(), start))?;
+                Ok(Token::String(text.into()))
             }
-            let c = here.chars().next().ok_or_else(unterminated)?;
-            if !triple && (c == '\n' || c == '\r') {
-                return Err(unterminated());
-            }
-            if c == '\\' && !raw {
-                let used = escape(&here[1..], bytes, &mut out).ok_or_else(unterminated)?;
-                at += 1 + used;
-            } else {
-                out.extend_from_slice(c.encode_utf8(&mut [0; 4]).as_bytes());
-                at += c.len_utf8();
+            None => {
+                self.at = self.text.len();
+                Err(Issue::syntax(format!("token recognition error at: '{}'", &self.text[start..]), start))
             }
         }
-        self.at += at;
-        if bytes {
-            return Ok(Token::Bytes(out.into()));
+    }
+}
+
+/// What stands between quotes, and the bytes read with them; `None` when a string is not ended.
+fn string_content(text: &str, raw: bool, bytes: bool) -> Option<(Vec<u8>, usize)> {
+    let quote = &text[..1];
+    let triple = text.starts_with(&quote.repeat(3));
+    let close = if triple { quote.repeat(3) } else { quote.to_string() };
+    let (mut at, mut out) = (close.len(), Vec::new());
+    loop {
+        let here = &text[at..];
+        if here.starts_with(close.as_str()) {
+            return Some((out, at + close.len()));
         }
-        String::from_utf8(out).map(|text| Token::String(text.into())).map_err(|_| ("invalid string literal".into(), start))
+        let c = here.chars().next()?;
+        if !triple && (c == '\n' || c == '\r') {
+            return None;
+        }
+        if c == '\\' && !raw {
+            at += 1 + escape(&here[1..], bytes, &mut out)?;
+        } else {
+            out.extend_from_slice(c.encode_utf8(&mut [0; 4]).as_bytes());
+            at += c.len_utf8();
+        }
     }
 }
 
 /// (raw, bytes, length of the prefix) when a string begins here.
 fn string_prefix(text: &str) -> Option<(bool, bool, usize)> {
-    let quote = text.find(['"', '\''])?;
+    let quote = text.bytes().take(3).position(|b| b == b'"' || b == b'\'')?;
     let prefix = text[..quote].to_ascii_lowercase();
     match prefix.as_str() {
         "" => Some((false, false, 0)),

@@ -63,7 +63,7 @@ pub enum CompileError {
 /// Compiles an expression. `root` is the schema of the first variable, for estimates.
 pub fn compile<'s>(text: &str, variables: &[(&str, Type<'s>)], root: Option<SchemaNode<'s>>) -> Result<Compiled<'s>, CompileError> {
     let wrong = |issues: Vec<Issue>| CompileError::Wrong(issue::show_all(&issues, text));
-    let (expr, nodes) = parser::parse(text).map_err(|issue| wrong(vec![issue]))?;
+    let (expr, nodes) = parser::parse(text).map_err(wrong)?;
     let checked = check::check(&expr, nodes, variables).map_err(wrong)?;
     let issues = literals::issues(&expr, &checked);
     if !issues.is_empty() {

@@ -1,12 +1,19 @@
 //! Tokens to expressions.
 
+mod operators;
+
 use super::ast::{Call, Element, Entry, Expr, Kind, Literal, Macro, MacroKind, Select};
 use super::issue::Issue;
 use super::lexer::{Spanned, Token, tokenize};
+use operators::Rank;
 use std::sync::Arc;
 
-/// Expressions nested deeper are refused.
-const DEPTH_MAX: usize = 100;
+/// Characters of an expression.
+const CHARS_MAX: usize = 100_000;
+/// Steps down that the parser takes: two for what is in brackets, one for each rank of operators.
+const DEPTH_MAX: usize = 250;
+/// So are those that grow taller by operators that follow each other.
+const HEIGHT_MAX: usize = 251;
 
 /// What an expression can begin with, in the words of upstream's parser.
 const EXPRESSION_START: &str =
@@ -37,17 +44,27 @@ const RESERVED: [&str; 20] = [
 ];
 
 /// Parses one expression; the second value is the number of nodes.
-pub(super) fn parse(text: &str) -> Result<(Expr, usize), Issue> {
-    let tokens = tokenize(text).map_err(|(message, at)| Issue::syntax(message, at))?;
-    let mut parser = Parser { tokens, next: 0, nodes: 0, depth: 0 };
-    let expr = parser.expr()?;
-    match parser.peek() {
-        Token::End => Ok((expr, parser.nodes)),
-        _ => Err(parser.unexpected("<EOF>")),
+pub(super) fn parse(text: &str) -> Result<(Expr, usize), Vec<Issue>> {
+    let size = text.chars().count();
+    if size > CHARS_MAX {
+        return Err(vec![Issue::of_all(format!("expression code point size exceeds limit: size: {size}, limit {CHARS_MAX}"))]);
     }
+    let (tokens, mut issues) = tokenize(text);
+    let mut parser = Parser { text, tokens, next: 0, nodes: 0, depth: 0 };
+    let parsed = parser.expr().and_then(|expr| match parser.peek() {
+        Token::End => Ok(expr),
+        _ => Err(parser.unexpected("<EOF>")),
+    });
+    match parsed {
+        Ok(expr) if issues.is_empty() => return Ok((expr, parser.nodes)),
+        Ok(_) => {}
+        Err(issue) => issues.push(issue),
+    }
+    Err(issues)
 }
 
-struct Parser {
+struct Parser<'t> {
+    text: &'t str,
     tokens: Vec<Spanned>,
     next: usize,
     nodes: usize,
@@ -56,7 +73,7 @@ struct Parser {
 
 type Parsed = Result<Expr, Issue>;
 
-impl Parser {
+impl<'t> Parser<'t> {
     fn peek(&self) -> &Token {
         &self.tokens[self.next].0
     }
@@ -85,49 +102,54 @@ impl Parser {
         if self.take(punct) { Ok(()) } else { Err(self.unexpected(&format!("'{punct}'"))) }
     }
 
+    /// The next token as it is written.
+    fn found(&self) -> &'t str {
+        let end = self.tokens.get(self.next + 1).map_or(self.text.len(), |(_, at)| *at);
+        if *self.peek() == Token::End { "<EOF>" } else { self.text[self.at()..end].trim_end() }
+    }
+
     fn unexpected(&self, wanted: &str) -> Issue {
-        let found = match self.peek() {
-            Token::End => "<EOF>".to_string(),
-            Token::Ident(name) => name.to_string(),
-            Token::Int(n) => n.to_string(),
-            Token::IntMin => (1u64 << 63).to_string(),
-            Token::Uint(n) => format!("{n}u"),
-            Token::Double(n) => n.to_string(),
-            Token::String(text) => format!("{text:?}"),
-            Token::Bytes(_) => "b\"\"".to_string(),
-            Token::Punct(p) => (*p).to_string(),
-        };
+        let found = self.found();
         // Without this one, all would be well.
-        let is_extra = match self.tokens.get(self.next + 1) {
-            Some((Token::End, _)) => wanted == "<EOF>",
-            Some((Token::Punct(p), _)) => wanted == format!("'{p}'"),
-            _ => false,
+        let is_extra = match self.tokens.get(self.next + 1).map(|(token, _)| token) {
+            Some(Token::End) => wanted == "<EOF>",
+            Some(Token::Punct(p)) if wanted != EXPRESSION_START => wanted == format!("'{p}'"),
+            Some(Token::Punct(p)) => matches!(*p, "[" | "{" | "(" | "." | "-" | "!"),
+            Some(_) => wanted == EXPRESSION_START,
+            None => false,
         };
         let what = if is_extra { "extraneous" } else { "mismatched" };
         Issue::syntax(format!("{what} input '{found}' expecting {wanted}"), self.at())
     }
 
-    fn node(&mut self, at: usize, kind: Kind) -> Expr {
+    fn node(&mut self, at: usize, kind: Kind) -> Parsed {
+        let height = kind.height();
+        if height > HEIGHT_MAX {
+            return Err(Issue::of_all("max recursion depth exceeded".into()));
+        }
         self.nodes += 1;
-        Expr { id: self.nodes - 1, at, kind }
+        Ok(Expr { id: self.nodes - 1, at, height, kind })
     }
 
-    fn call(&mut self, at: usize, function: &str, target: Option<Expr>, args: Vec<Expr>) -> Expr {
+    fn call(&mut self, at: usize, function: &str, target: Option<Expr>, args: Vec<Expr>) -> Parsed {
         self.node(at, Kind::Call(Box::new(Call { function: function.into(), target, args })))
     }
 
-    fn expr(&mut self) -> Parsed {
+    /// One step further down.
+    fn enter(&mut self) -> Result<(), Issue> {
         self.depth += 1;
-        if self.depth > DEPTH_MAX {
-            return Err(Issue::syntax(format!("expression recursion limit exceeded: {DEPTH_MAX}"), self.at()));
-        }
-        let condition = self.left(&["||"], Self::and)?;
+        if self.depth > DEPTH_MAX { Err(Issue::of_all(format!("expression recursion limit exceeded: {DEPTH_MAX}"))) } else { Ok(()) }
+    }
+
+    fn expr(&mut self) -> Parsed {
+        self.enter()?;
+        let condition = self.operators(Rank::Or)?;
         let at = self.at();
         let expr = if self.take("?") {
-            let yes = self.left(&["||"], Self::and)?;
+            let yes = self.operators(Rank::Or)?;
             self.expect(":")?;
             let no = self.expr()?;
-            self.call(at, "_?_:_", None, vec![condition, yes, no])
+            self.call(at, "_?_:_", None, vec![condition, yes, no])?
         } else {
             condition
         };
@@ -135,80 +157,12 @@ impl Parser {
         Ok(expr)
     }
 
-    fn and(&mut self) -> Parsed {
-        self.left(&["&&"], Self::relation)
-    }
-
-    fn relation(&mut self) -> Parsed {
-        let mut left = self.left(&["+", "-"], Self::product)?;
-        loop {
-            let at = self.at();
-            let function = match self.peek() {
-                Token::Punct(p @ ("<" | "<=" | ">" | ">=" | "==" | "!=")) => format!("_{p}_"),
-                Token::Ident(name) if name.as_ref() == "in" => "@in".to_string(),
-                _ => return Ok(left),
-            };
-            self.advance();
-            let right = self.left(&["+", "-"], Self::product)?;
-            left = self.call(at, &function, None, vec![left, right]);
-        }
-    }
-
-    fn product(&mut self) -> Parsed {
-        self.left(&["*", "/", "%"], Self::unary)
-    }
-
-    /// Operators of one rank, grouped from the left.
-    fn left(&mut self, operators: &[&'static str], below: fn(&mut Self) -> Parsed) -> Parsed {
-        let mut left = below(self)?;
-        loop {
-            let at = self.at();
-            let Token::Punct(found) = self.peek() else { return Ok(left) };
-            let Some(operator) = operators.iter().find(|o| *o == found) else { return Ok(left) };
-            self.advance();
-            let right = below(self)?;
-            left = self.call(at, &format!("_{operator}_"), None, vec![left, right]);
-        }
-    }
-
-    fn unary(&mut self) -> Parsed {
-        let at = self.at();
-        for (punct, function) in [("!", "!_"), ("-", "-_")] {
-            let mut count = 0;
-            while self.take(punct) {
-                count += 1;
-            }
-            if count == 0 {
-                continue;
-            }
-            if punct == "-" && count == 1 {
-                // A minus belongs to the literal, so that the smallest integer can be written.
-                let literal = match self.peek() {
-                    Token::Int(n) => Some(Literal::Int(-n)),
-                    Token::IntMin => Some(Literal::Int(i64::MIN)),
-                    Token::Double(n) => Some(Literal::Double(-n)),
-                    _ => None,
-                };
-                if let Some(literal) = literal {
-                    self.advance();
-                    let literal = self.node(at, Kind::Literal(literal));
-                    return self.members(literal);
-                }
-            }
-            let operand = self.unary()?;
-            // Two of them are none.
-            return Ok(if count % 2 == 1 { self.call(at, function, None, vec![operand]) } else { operand });
-        }
-        let primary = self.primary()?;
-        self.members(primary)
-    }
-
     fn members(&mut self, mut operand: Expr) -> Parsed {
         loop {
             let at = self.at();
             if self.take(".?") {
                 let field = self.identifier()?;
-                operand = self.node(at, Kind::Select(Box::new(Select { operand, field, optional: true })));
+                operand = self.node(at, Kind::Select(Box::new(Select { operand, field, optional: true })))?;
             } else if self.take(".") {
                 let field = self.identifier()?;
                 let open = self.at();
@@ -216,16 +170,16 @@ impl Parser {
                     let args = self.arguments()?;
                     operand = self.member_call(open, operand, field, args)?;
                 } else {
-                    operand = self.node(at, Kind::Select(Box::new(Select { operand, field, optional: false })));
+                    operand = self.node(at, Kind::Select(Box::new(Select { operand, field, optional: false })))?;
                 }
             } else if self.take("[?") {
                 let index = self.expr()?;
                 self.expect("]")?;
-                operand = self.call(at, "_[?_]", None, vec![operand, index]);
+                operand = self.call(at, "_[?_]", None, vec![operand, index])?;
             } else if self.take("[") {
                 let index = self.expr()?;
                 self.expect("]")?;
-                operand = self.call(at, "_[_]", None, vec![operand, index]);
+                operand = self.call(at, "_[_]", None, vec![operand, index])?;
             } else {
                 return Ok(operand);
             }
@@ -238,20 +192,25 @@ impl Parser {
                 self.advance();
                 Ok(name)
             }
-            _ => Err(self.unexpected("IDENTIFIER")),
+            token => {
+                let found = if token == Token::End { "" } else { self.found() };
+                Err(Issue::syntax(format!("no viable alternative at input '.{found}'"), self.at()))
+            }
         }
     }
 
     fn arguments(&mut self) -> Result<Vec<Expr>, Issue> {
         let mut args = Vec::new();
-        while !self.take(")") {
+        if self.take(")") {
+            return Ok(args);
+        }
+        loop {
             args.push(self.expr()?);
             if !self.take(",") {
                 self.expect(")")?;
-                break;
+                return Ok(args);
             }
         }
-        Ok(args)
     }
 
     fn primary(&mut self) -> Parsed {
@@ -277,11 +236,11 @@ impl Parser {
         // A leading dot names from the root; there is no other root here.
         self.take(".");
         match self.advance() {
-            Token::Int(n) => Ok(self.node(at, Kind::Literal(Literal::Int(n)))),
-            Token::Uint(n) => Ok(self.node(at, Kind::Literal(Literal::Uint(n)))),
-            Token::Double(n) => Ok(self.node(at, Kind::Literal(Literal::Double(n)))),
-            Token::String(text) => Ok(self.node(at, Kind::Literal(Literal::String(text)))),
-            Token::Bytes(bytes) => Ok(self.node(at, Kind::Literal(Literal::Bytes(bytes)))),
+            Token::Int(n) => self.node(at, Kind::Literal(Literal::Int(n))),
+            Token::Uint(n) => self.node(at, Kind::Literal(Literal::Uint(n))),
+            Token::Double(n) => self.node(at, Kind::Literal(Literal::Double(n))),
+            Token::String(text) => self.node(at, Kind::Literal(Literal::String(text))),
+            Token::Bytes(bytes) => self.node(at, Kind::Literal(Literal::Bytes(bytes))),
             Token::Ident(name) => self.named(at, name),
             Token::IntMin => Err(Issue::syntax("invalid int literal".into(), at)),
             Token::Punct(_) | Token::End => {
@@ -299,23 +258,24 @@ impl Parser {
             _ => None,
         };
         if let Some(literal) = literal {
-            return Ok(self.node(at, Kind::Literal(literal)));
+            return self.node(at, Kind::Literal(literal));
         }
         if RESERVED.contains(&name.as_ref()) {
             return Err(Issue::syntax(format!("reserved identifier: {name}"), at));
         }
         let open = self.at();
         if !self.take("(") {
-            return Ok(self.node(at, Kind::Ident(name)));
+            return self.node(at, Kind::Ident(name));
         }
         let mut args = self.arguments()?;
         if name.as_ref() == "has" && args.len() == 1 {
-            return match args.remove(0).kind {
-                Kind::Select(select) if !select.optional => Ok(self.node(open, Kind::Has(select))),
+            let Expr { kind, at, .. } = args.remove(0);
+            return match kind {
+                Kind::Select(select) if !select.optional => self.node(open, Kind::Has(select)),
                 _ => Err(Issue::new("invalid argument to has() macro".into(), at)),
             };
         }
-        Ok(self.call(open, &name, None, args))
+        self.call(open, &name, None, args)
     }
 
     fn list(&mut self, at: usize, mut optional: bool) -> Parsed {
@@ -328,8 +288,11 @@ impl Parser {
                 self.expect("]")?;
                 break;
             }
+            if matches!(self.peek(), Token::Punct(",")) {
+                return Err(self.unexpected("']'"));
+            }
         }
-        Ok(self.node(at, Kind::List(elements)))
+        self.node(at, Kind::List(elements))
     }
 
     fn map(&mut self, at: usize, mut optional: bool) -> Parsed {
@@ -344,8 +307,11 @@ impl Parser {
                 self.expect("}")?;
                 break;
             }
+            if matches!(self.peek(), Token::Punct(",")) {
+                return Err(self.unexpected("'}'"));
+            }
         }
-        Ok(self.node(at, Kind::Map(entries)))
+        self.node(at, Kind::Map(entries))
     }
 
     /// A call with a target: a macro, a function in a namespace (`sets.contains`), or a member function.
@@ -353,7 +319,7 @@ impl Parser {
         if let Some((kind, two)) = macro_kind(&name, args.len()) {
             return self.expand(at, kind, two, target, args);
         }
-        Ok(self.call(at, &name, Some(target), args))
+        self.call(at, &name, Some(target), args)
     }
 
     fn expand(&mut self, at: usize, kind: MacroKind, two: bool, range: Expr, mut args: Vec<Expr>) -> Parsed {
@@ -365,7 +331,7 @@ impl Parser {
         let var2 = if two { Some(variable(args.remove(0))?) } else { None };
         let filter = if args.len() == 2 { Some(args.remove(0)) } else { None };
         let body = args.remove(0);
-        Ok(self.node(at, Kind::Macro(Box::new(Macro { kind, range, var, var2, filter, body }))))
+        self.node(at, Kind::Macro(Box::new(Macro { kind, range, var, var2, filter, body })))
     }
 }
 
