@@ -18,7 +18,8 @@ use sublet_runtime::resources::PODS;
 use tokio_tungstenite::WebSocketStream;
 use tokio_tungstenite::tungstenite::Message;
 use tokio_tungstenite::tungstenite::handshake::derive_accept_key;
-use tokio_tungstenite::tungstenite::protocol::{Role, WebSocketConfig};
+use tokio_tungstenite::tungstenite::protocol::frame::coding::CloseCode;
+use tokio_tungstenite::tungstenite::protocol::{CloseFrame, Role, WebSocketConfig};
 
 /// The protocols of remote commands, best first.
 const PROTOCOLS: [&str; 2] = ["v5.channel.k8s.io", "v4.channel.k8s.io"];
@@ -184,7 +185,10 @@ impl Session {
             self.answer(&mut socket, words, &text).await?
         };
         send(&mut socket, ERROR, &exit_status(code).to_string()).await?;
-        socket.close(None).await
+        // Clients take anything but a normal closure for a broken stream.
+        socket.close(Some(CloseFrame { code: CloseCode::Normal, reason: "".into() })).await?;
+        while socket.next().await.is_some_and(|m| m.is_ok()) {}
+        Ok(())
     }
 
     async fn answer(&mut self, socket: &mut Socket, words: Vec<String>, text: &str) -> Result<i64, SocketError> {

@@ -103,7 +103,7 @@ mod tests {
                     {"type": "Resource", "resource": {"name": "memory", "target": {"type": "Utilization", "averageUtilization": 60}}}
                 ]
             },
-            "status": {"conditions": [{"type": "AbleToScale"}]}
+            "status": {"conditions": [{"type": "AbleToScale"}], "currentReplicas": 0}
         });
         let mut hpa = v2.clone();
         to_v1(&mut hpa);
