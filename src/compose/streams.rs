@@ -53,6 +53,10 @@ impl Connector for HostStreams {
             path.push('/');
             path.push_str(&info.rest);
         }
+        // Without its last slash the host would redirect, back to here.
+        if request.uri().path().ends_with('/') && !path.ends_with('/') {
+            path.push('/');
+        }
         if let Some(query) = request.uri().query() {
             path.push('?');
             path.push_str(query);

@@ -50,6 +50,8 @@ pub struct Story<'a> {
     pub host: Cluster,
     pub alpha: Option<Cluster>,
     pub beta: Option<Cluster>,
+    /// Host namespaces that the story made, for those who clear up.
+    made: Vec<&'static str>,
 }
 
 pub const ALPHA: (&str, &str) = ("team-a", "alpha");
@@ -81,7 +83,7 @@ pub fn chapters() -> Vec<Chapter> {
 
 impl<'a> Story<'a> {
     pub async fn begin(stage: &'a dyn Stage, report: &'a dyn Report) -> Result<Self> {
-        Ok(Self { stage, report, host: stage.host().await?, alpha: None, beta: None })
+        Ok(Self { stage, report, host: stage.host().await?, alpha: None, beta: None, made: Vec::new() })
     }
 
     /// Plays all chapters; the first that fails ends the story.
@@ -91,6 +93,15 @@ impl<'a> Story<'a> {
             let started = Instant::now();
             (chapter.play)(self).await.with_context(|| format!("chapter {}: {}", index + 1, chapter.title))?;
             self.report.done(started.elapsed().as_secs_f64());
+        }
+        Ok(())
+    }
+
+    /// Takes from the host what the story brought there: for hosts that outlive it.
+    pub async fn clear_up(&mut self) -> Result<()> {
+        self.host = self.stage.host().await?;
+        for namespace in std::mem::take(&mut self.made) {
+            deletion::clear(&self.host, namespace, self.stage.patience_s().max(90)).await?;
         }
         Ok(())
     }

@@ -84,7 +84,7 @@ async fn watch_is_refused() {
     let mut t = Transcript::start("watch_is_refused");
     t.namespace("watch-refused").await;
     let maps = "/api/v1/namespaces/watch-refused/configmaps";
-    t.get(&format!("{maps}?watch=true&resourceVersion=rubbish")).await;
+    t.refuse(Request::get(format!("{maps}?watch=true&resourceVersion=rubbish")), r#"resourceVersion: Invalid value: "rubbish""#).await;
     t.get(&format!("{maps}?watch=true&timeoutSeconds=soon")).await;
     t.get(&format!("{maps}?watch=true&labelSelector=a%20b")).await;
     t.get(&format!("{maps}?watch=true&fieldSelector=data.x=y")).await;

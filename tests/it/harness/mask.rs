@@ -8,6 +8,7 @@ use std::sync::LazyLock;
 
 static UUID: LazyLock<Regex> = LazyLock::new(|| Regex::new("[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}").unwrap());
 static TIME: LazyLock<Regex> = LazyLock::new(|| Regex::new(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)?Z").unwrap());
+static AGE: LazyLock<Regex> = LazyLock::new(|| Regex::new(r"^\d+[sm]$").unwrap());
 static TOKEN: LazyLock<Regex> = LazyLock::new(|| Regex::new(r"eyJ[\w-]+\.eyJ[\w-]+\.[\w-]+").unwrap());
 static CONTINUE: LazyLock<Regex> = LazyLock::new(|| Regex::new(r"\beyJ[\w-]{30,}").unwrap());
 static CURRENT: LazyLock<Regex> = LazyLock::new(|| Regex::new(r"(current: |ResourceVersion in record \()\d+").unwrap());
@@ -21,6 +22,9 @@ static OBJECT: LazyLock<Regex> = LazyLock::new(|| Regex::new(r"Invalid value: (\
 static INSIDES: LazyLock<Regex> = LazyLock::new(|| {
     Regex::new(r#" in scheme "[^"]*"|StorageError: invalid object, Code: 4, Key: [^,]*, ResourceVersion: 0, AdditionalErrorMsg: "#).unwrap()
 });
+
+/// Each YAML reader has words of its own.
+static YAML: LazyLock<Regex> = LazyLock::new(|| Regex::new(r"yaml: line \d+: (did not|unclosed)[^(]*").unwrap());
 
 /// Upstream quotes all of a patch that does not fit, and its reasons are those of its several decoders.
 static PATCH: LazyLock<Regex> = LazyLock::new(|| Regex::new(r#"(?s)(patch: |^)Invalid value: "(map\[|\{).*"#).unwrap());
@@ -47,6 +51,12 @@ impl Mask {
     }
 
     pub fn value(&mut self, value: &mut Value) {
+        let is_list = value["items"].is_array() || value["kind"] == "Table";
+        if (is_list || value["type"] == "BOOKMARK") && !is_own(&value["metadata"]["resourceVersion"]) {
+            // Others write meanwhile, and a list is as new as their writes.
+            let metadata = if is_list { &mut value["metadata"] } else { &mut value["object"]["metadata"] };
+            metadata["resourceVersion"] = "<newest>".into();
+        }
         match value {
             Value::Object(map) => {
                 for (key, value) in map.iter_mut() {
@@ -59,6 +69,10 @@ impl Mask {
                     } else {
                         self.value(value);
                     }
+                }
+                if let Some(Value::Array(entries)) = map.get_mut("managedFields") {
+                    // Ordered by time, to the second.
+                    entries.sort_by_key(|e| [&e["manager"], &e["operation"], &e["subresource"]].map(Value::to_string));
                 }
                 if map.get("continue").is_some_and(|c| c == "") {
                     map.remove("continue");
@@ -94,9 +108,11 @@ impl Mask {
             self.uids.entry(found[0].to_string()).or_insert(next).clone()
         });
         let text = TIME.replace_all(&text, "<time>");
+        let text = AGE.replace_all(&text, "<age>");
         let text = TOKEN.replace_all(&text, "<token>");
         let text = CONTINUE.replace_all(&text, "<continue>");
         let text = OBJECT.replace_all(&text, "Invalid value: <object>");
+        let text = YAML.replace_all(&text, "yaml: <why> ");
         let text = CURRENT.replace_all(&text, "$1<rv>");
         let text = PATCH.replace_all(&text, "$1<the patch does not fit>");
         let text = CREDENTIAL.replace_all(&text, "<credential>");
@@ -104,6 +120,10 @@ impl Mask {
             VERSION_PARAMETER.replace_all(&text, |found: &regex::Captures<'_>| format!("resourceVersion={}", self.version(&found[1])));
         text.into_owned()
     }
+}
+
+fn is_own(version: &Value) -> bool {
+    version.as_str().and_then(|v| v.parse::<u64>().ok()).is_some_and(|v| v <= OWN_VERSIONS_MAX)
 }
 
 /// Columns are compared; what is said about them is each server's own.

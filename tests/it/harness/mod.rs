@@ -6,7 +6,8 @@ pub mod mask;
 pub mod server;
 pub mod transcript;
 
-pub use client::{Credential, Request};
+pub use client::{Client, Credential, Request};
+pub use server::Server;
 pub use transcript::Transcript;
 
 use std::time::Duration;

@@ -89,15 +89,15 @@ impl Transcript {
         let response = self.client.send(&request).await;
         self.write_request(&request);
         self.write_head(&response);
-        let Ok(body) = serde_json::from_slice::<Value>(&response.body) else {
+        let Ok(mut body) = serde_json::from_slice::<Value>(&response.body) else {
             let text = self.mask.text(&response.text());
             writeln!(self.out, "  {text:?}").unwrap();
             return response;
         };
         let pointers = if response.status.is_success() { pointers } else { &["/reason", "/message", "/details"] };
+        self.mask.value(&mut body);
         for pointer in pointers {
-            let mut value = body.pointer(pointer).cloned().unwrap_or(Value::Null);
-            self.mask.value(&mut value);
+            let value = body.pointer(pointer).unwrap_or(&Value::Null);
             writeln!(self.out, "  {pointer}: {value}").unwrap();
         }
         response

@@ -16,7 +16,7 @@ fn json_text<'a>(request: &'a ResourceRequest<'_>, media_type: &str) -> Result<(
     match media_type {
         "application/json" | "" => Ok((Cow::Borrowed(&request.body), Vec::new())),
         "application/yaml" | "application/x-yaml" | "text/yaml" | "application/apply-patch+yaml" | "application/apply-patch" => {
-            let document = structural::yaml_to_json(&request.body).map_err(ApiError::bad_request)?;
+            let document = structural::yaml_to_json(&request.body).map_err(|e| unrecognized(&request.resource, &request.body, &e))?;
             Ok((Cow::Owned(document.json), document.duplicates))
         }
         PROTOBUF if speaks_protobuf(request) => {
@@ -94,7 +94,7 @@ fn object_as(request: &ResourceRequest<'_>, options_kind: &str, media_type: &str
     }
     read(request, &text, strict_yaml, validation).map_err(|unreadable| match unreadable {
         Unreadable::Unrecognized(why) => {
-            unrecognized(&request.resource, &text, &format!("couldn't get version/kind; json parse error: {why}"))
+            unrecognized(&request.resource, &request.body, &format!("couldn't get version/kind; json parse error: {why}"))
         }
         Unreadable::Unfit(why) => unfit(&request.resource, &why),
         Unreadable::Other(error) => error,

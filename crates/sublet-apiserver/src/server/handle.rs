@@ -53,7 +53,7 @@ impl Server {
         let (parts, body) = request.into_parts();
         let query = Query::parse(parts.uri.query());
         let info = RequestInfo::parse(&parts.method, parts.uri.path(), &query);
-        let accepted = negotiate::accept(&parts.headers, info.verb == "list");
+        let accepted = negotiate::accept(&parts.headers, matches!(info.verb, "list" | "watch"));
         let fallback = accepted.clone().unwrap_or_default();
         let started = tokio::time::Instant::now();
         let mut response = match self.answer(&parts, body, &query, &info, accepted).await {
