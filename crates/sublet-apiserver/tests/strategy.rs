@@ -59,6 +59,8 @@ fn compare(document: &Value, case: &Value, answer: Result<(Value, Vec<String>), 
             if !differences.is_empty() {
                 return Some(differences.join("; "));
             }
+            let deprecation = strategy::deprecation(document["group"].as_str()?, "v1", document["resource"].as_str()?);
+            let warnings: Vec<String> = deprecation.into_iter().chain(warnings).collect();
             (warnings != expected).then(|| format!("warnings {warnings:?}, not {expected:?}"))
         }
         Ok(_) => Some(format!("accepted, not {}", case["message"])),

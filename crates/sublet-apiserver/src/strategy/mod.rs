@@ -25,7 +25,7 @@ mod storage;
 mod table;
 
 pub use pod::validate_binding;
-pub use table::of;
+pub use table::{deprecation, of};
 
 use serde_json::Value;
 use sublet_machinery::FieldError;

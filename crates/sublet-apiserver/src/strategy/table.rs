@@ -35,6 +35,16 @@ pub fn of(group: &str, resource: &str) -> Strategy {
     }
 }
 
+/// What every answer about a kind says that will go some day.
+pub fn deprecation(group: &str, version: &str, resource: &str) -> Option<String> {
+    let text = match (group, version, resource) {
+        ("", "v1", "componentstatuses") => "v1 ComponentStatus is deprecated in v1.19+",
+        ("", "v1", "endpoints") => "v1 Endpoints is deprecated in v1.33+; use discovery.k8s.io/v1 EndpointSlice",
+        _ => return None,
+    };
+    Some(text.into())
+}
+
 fn of_core(resource: &str) -> Strategy {
     match resource {
         "configmaps" => core::config::CONFIG_MAP,
