@@ -469,9 +469,6 @@ async fn settle(allocation: Option<Box<dyn Allocation>>, committed: bool) {
 }
 
 pub(crate) fn apply_defaults(resource: &Resource, object: &mut Value) {
-    if resource.custom.is_none() {
-        structural::omit_empty(object, resource.schema.node());
-    }
     structural::default(object, resource.schema.node());
     (resource.strategy.default)(object);
 }

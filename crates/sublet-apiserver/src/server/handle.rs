@@ -14,7 +14,6 @@ use crate::http::{Body, Query, RequestInfo};
 use crate::registry::{Resource, Snapshot};
 use crate::rest::ResourceRequest;
 use crate::rest::delete::DeleteOptions;
-use crate::strategy;
 use bytes::Bytes;
 use http::request::Parts;
 use http::{HeaderMap, Method, Request, StatusCode};
@@ -120,19 +119,12 @@ impl Server {
             body,
             warnings: Mutex::default(),
         };
-        let response = if connects { self.connect(&request, parts).await } else { self.dispatch(&request, parts).await };
+        let mut response = if connects { self.connect(&request, parts).await } else { self.dispatch(&request, parts).await };
         let warnings = std::mem::take(&mut *request.warnings.lock().expect("no holder of this lock panics"));
-        let deprecated = match &request.resource.custom {
-            Some(custom) => custom.deprecation_warning.clone(),
-            None => strategy::deprecation(&info.group, &info.version, &info.resource),
-        };
-        // An answer of failure warns as well.
-        if !warnings.is_empty() || deprecated.is_some() {
-            let accepted = Accepted { form: Default::default(), ..request.accepted };
-            let mut answer = response.unwrap_or_else(|error| respond::error(&error, accepted));
-            respond::add_warnings(&mut answer, &warnings);
-            respond::add_warnings(&mut answer, deprecated.as_slice());
-            return Ok(answer);
+        let deprecated = request.resource.custom.as_ref().and_then(|c| c.deprecation_warning.clone());
+        if let Ok(response) = &mut response {
+            respond::add_warnings(response, &warnings);
+            respond::add_warnings(response, deprecated.as_slice());
         }
         response
     }

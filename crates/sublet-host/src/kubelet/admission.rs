@@ -5,6 +5,31 @@ use serde_json::Value;
 use std::sync::Arc;
 use sublet_machinery::ObjectExt;
 
+/// Kernel settings that a pod may have on any node.
+const SAFE_SYSCTLS: &[&str] = &[
+    "kernel.shm_rmid_forced",
+    "net.ipv4.ip_local_port_range",
+    "net.ipv4.ip_local_reserved_ports",
+    "net.ipv4.ip_unprivileged_port_start",
+    "net.ipv4.ping_group_range",
+    "net.ipv4.tcp_fin_timeout",
+    "net.ipv4.tcp_keepalive_intvl",
+    "net.ipv4.tcp_keepalive_probes",
+    "net.ipv4.tcp_keepalive_time",
+    "net.ipv4.tcp_notsent_lowat",
+    "net.ipv4.tcp_rmem",
+    "net.ipv4.tcp_slow_start_after_idle",
+    "net.ipv4.tcp_syncookies",
+    "net.ipv4.tcp_wmem",
+];
+
+/// The node turns away kernel settings that reach beyond the pod, whoever sent it.
+pub(super) fn refuse_sysctls(pod: &Value) -> Option<(&'static str, String)> {
+    let asked = super::behaviour::sysctls(pod);
+    let unsafe_one = asked.keys().find(|name| !SAFE_SYSCTLS.contains(&name.as_str()))?;
+    Some(("SysctlForbidden", format!("Pod was rejected: forbidden sysctl: \"{unsafe_one}\" not allowlisted")))
+}
+
 /// Reason and message of a refusal, as the kubelet's admission words them.
 pub(super) fn refuse(pod: &Value, node: &Arc<Value>, others: &[Arc<Value>]) -> Option<(&'static str, String)> {
     let info = PodInfo::parse(Arc::new(pod.clone()));
@@ -52,6 +77,17 @@ pub(super) fn refuse(pod: &Value, node: &Arc<Value>, others: &[Arc<Value>]) -> O
 mod tests {
     use super::*;
     use serde_json::json;
+
+    #[test]
+    fn unsafe_kernel_settings_are_turned_away() {
+        let pod = |name: &str| json!({"spec": {"securityContext": {"sysctls": [{"name": name, "value": "1"}]}}});
+        assert_eq!(refuse_sysctls(&pod("kernel/shm_rmid_forced")), None);
+        let (reason, message) = refuse_sysctls(&pod("kernel.msgmax")).unwrap();
+        assert_eq!(
+            (reason, message.as_str()),
+            ("SysctlForbidden", "Pod was rejected: forbidden sysctl: \"kernel.msgmax\" not allowlisted")
+        );
+    }
 
     #[test]
     fn refusals_name_what_is_lacking() {

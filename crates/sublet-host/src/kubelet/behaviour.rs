@@ -97,6 +97,7 @@ pub(crate) fn run(pod: &Value, container: &Value, init: bool, read: &dyn Fn(&str
         .map(|word| substitute(word, &env))
         .collect();
     let mut world = World::new(env, read);
+    world.sysctls = sysctls(pod);
     let has_command = !container.array_at("/command").is_empty();
     let run = match words.first().map(|w| w.rsplit('/').next().unwrap_or_default()) {
         // A shell image without a terminal reads the end of its input and leaves.
@@ -145,6 +146,12 @@ fn substitute(word: &str, env: &BTreeMap<String, String>) -> String {
         return word.to_string();
     }
     env.iter().fold(word.to_string(), |word, (name, value)| word.replace(&format!("$({name})"), value))
+}
+
+/// The kernel settings that the pod asks for.
+pub(crate) fn sysctls(pod: &Value) -> BTreeMap<String, String> {
+    let text = |value: &Value| value.as_str().unwrap_or_default().to_string();
+    pod.array_at("/spec/securityContext/sysctls").iter().map(|s| (text(&s["name"]).replace('/', "."), text(&s["value"]))).collect()
 }
 
 pub(crate) fn environment(pod: &Value, container: &Value) -> BTreeMap<String, String> {

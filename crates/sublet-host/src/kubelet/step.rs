@@ -2,6 +2,7 @@
 //!
 //! Everything follows from the pod with its status, so a restart loses nothing that anybody saw.
 
+use super::admission;
 use super::behaviour;
 use super::conditions;
 use super::container::{Container, Role, State, rfc3339, seconds};
@@ -146,7 +147,8 @@ impl Step<'_, '_> {
     /// The first sight of a pod: the status says Pending, unless the node turns it away.
     fn admit(&mut self) {
         let scheduled = self.observed.pod.array_at("/status/conditions").iter().any(|c| c["type"] == "PodScheduled");
-        match (self.observed.admit)().filter(|_| !scheduled) {
+        let refused = admission::refuse_sysctls(self.observed.pod);
+        match refused.or_else(|| if scheduled { None } else { (self.observed.admit)() }) {
             Some((reason, message)) => {
                 self.plan.events.push(Notice::warning(reason, message.clone()));
                 self.failure = Some((reason, message));

@@ -94,12 +94,13 @@ pub fn stream_container<'p>(pod: &'p Value, wanted: &str) -> Result<&'p Value, A
 pub struct SimulatedShell {
     env: BTreeMap<String, String>,
     files: BTreeMap<String, String>,
+    sysctls: BTreeMap<String, String>,
 }
 
 impl SimulatedShell {
     pub fn new(pod: &Value, container: &Value) -> Self {
         let files = behaviour::run(pod, container, false, &|_| None).files;
-        Self { env: behaviour::environment(pod, container), files }
+        Self { env: behaviour::environment(pod, container), files, sysctls: behaviour::sysctls(pod) }
     }
 
     /// Runs one command; `input` is its standard input.
@@ -108,6 +109,7 @@ impl SimulatedShell {
         let read = |path: &str| files.get(path).cloned();
         let mut world = World::new(std::mem::take(&mut self.env), &read);
         world.input = input.to_string();
+        world.sysctls = self.sysctls.clone();
         let run = shell::run_words(words, &mut world);
         self.env = std::mem::take(&mut world.env);
         let (output, written) = (std::mem::take(&mut world.output), std::mem::take(&mut world.written));

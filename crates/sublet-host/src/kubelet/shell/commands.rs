@@ -51,6 +51,10 @@ impl Shell<'_, '_> {
             "seq" => sequence(arguments),
             "hostname" => format!("{}\n", self.variable("HOSTNAME")),
             "env" | "printenv" => self.world.env.iter().map(|(k, v)| format!("{k}={v}\n")).collect(),
+            "sysctl" => {
+                let names = arguments.iter().map(|name| name.replace('/', "."));
+                names.filter_map(|name| self.world.sysctls.get(&name).map(|value| format!("{name} = {value}\n"))).collect()
+            }
             name if QUIET_COMMANDS.contains(&name) => String::new(),
             _ => return Flow::Forever,
         };
@@ -117,7 +121,7 @@ impl Shell<'_, '_> {
 const QUIET_COMMANDS: &[&str] = &[
     "awk", "base64", "basename", "cd", "chmod", "chown", "cp", "cut", "date", "df", "dirname", "du", "export", "find", "grep", "id", "ln",
     "ls", "md5sum", "mkfifo", "mktemp", "mount", "mv", "nslookup", "perl", "ps", "pwd", "readlink", "rm", "rmdir", "sed", "set", "shift",
-    "stat", "sync", "sysctl", "tee", "tr", "trap", "ulimit", "umask", "uname", "unset", "wget", "which", "whoami",
+    "stat", "sync", "tee", "tr", "trap", "ulimit", "umask", "uname", "unset", "wget", "which", "whoami",
 ];
 
 fn echo(arguments: &[&str]) -> String {

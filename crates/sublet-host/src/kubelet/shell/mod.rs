@@ -25,11 +25,13 @@ pub(crate) struct World<'a> {
     pub(crate) output: String,
     /// Standard input of the first command.
     pub(crate) input: String,
+    /// Kernel settings of the pod.
+    pub(crate) sysctls: BTreeMap<String, String>,
 }
 
 impl<'a> World<'a> {
     pub(crate) fn new(env: BTreeMap<String, String>, read: &'a dyn Fn(&str) -> Option<String>) -> Self {
-        Self { env, read, written: BTreeMap::new(), output: String::new(), input: String::new() }
+        Self { env, read, written: BTreeMap::new(), output: String::new(), input: String::new(), sysctls: BTreeMap::new() }
     }
 
     fn file(&self, path: &str) -> Option<String> {
