@@ -11,7 +11,8 @@ use sublet_machinery::selector::Selector;
 use sublet_machinery::{ApiError, Cause, ObjectExt, Reason};
 
 const BUDGETS: &str = "poddisruptionbudgets.policy";
-/// Tries against a budget that others change at the same time.
+const PODS: &str = "pods";
+/// Tries against an object that others change at the same time.
 const TRIES_MAX: usize = 8;
 /// Most evictions that wait in `disruptedPods` for the controller, as upstream.
 const DISRUPTED_PODS_MAX: usize = 2000;
@@ -26,15 +27,38 @@ impl Server {
             self.take_from_budget(&pod, dry_run || !eviction.array_at("/deleteOptions/dryRun").is_empty()).await?;
         }
         let text = |pointer: &str| eviction.str_at(pointer).map(str::to_string);
-        let delete = DeleteOptions {
+        let mut delete = DeleteOptions {
             grace_period_seconds: eviction.i64_at("/deleteOptions/gracePeriodSeconds"),
             propagation_policy: text("/deleteOptions/propagationPolicy"),
             uid: text("/deleteOptions/preconditions/uid").or_else(|| Some(pod.uid().to_string())),
             resource_version: text("/deleteOptions/preconditions/resourceVersion"),
             dry_run: dry_run || !eviction.array_at("/deleteOptions/dryRun").is_empty(),
         };
+        if !delete.dry_run {
+            let marked = self.mark_disrupted(request, &delete).await?;
+            if delete.resource_version.is_some() {
+                // The mark itself moved the revision on.
+                delete.resource_version = Some(marked.resource_version().to_string());
+            }
+        }
         self.delete_object_in(request, pod.namespace(), pod.name(), &delete).await?;
         Ok(success(request))
+    }
+
+    /// Tells those who count failures that this end of the pod is none of its own.
+    async fn mark_disrupted(&self, request: &ResourceRequest<'_>, delete: &DeleteOptions) -> Result<Value, ApiError> {
+        for _ in 0..TRIES_MAX {
+            let pod = self.live(request)?;
+            let differs = |wanted: &Option<String>, is: &str| wanted.as_deref().is_some_and(|w| w != is);
+            if differs(&delete.uid, pod.uid()) || differs(&delete.resource_version, pod.resource_version()) {
+                return Err(ApiError::conflict("", PODS, pod.name(), "the pod is not the one that the precondition names"));
+            }
+            match Writer::update(self, PODS, disrupted(&pod, &self.now())).await {
+                Err(error) if error.is(Reason::Conflict) => {}
+                result => return result,
+            }
+        }
+        Err(ApiError::modified("", PODS, &request.info.name))
     }
 
     async fn take_from_budget(&self, pod: &Value, dry_run: bool) -> Result<(), ApiError> {
@@ -89,6 +113,25 @@ fn is_unhealthy_and_free(pod: &Value, budget: &Value) -> bool {
     budget.str_at("/spec/unhealthyPodEvictionPolicy") == Some("AlwaysAllow") || (healthy >= desired && desired > 0)
 }
 
+/// The pod with the condition that it is about to be disrupted.
+fn disrupted(pod: &Value, now: &str) -> Value {
+    let mut condition = json!({
+        "type": "DisruptionTarget", "status": "True", "reason": "EvictionByEvictionAPI", "message": "Eviction API: evicting",
+        "lastTransitionTime": now,
+    });
+    let mut conditions = pod.array_at("/status/conditions").to_vec();
+    if let Some(at) = conditions.iter().position(|c| c["type"] == "DisruptionTarget") {
+        let before = conditions.remove(at);
+        if before["status"] == "True" {
+            condition["lastTransitionTime"] = before["lastTransitionTime"].clone();
+        }
+    }
+    conditions.push(condition);
+    let mut pod = pod.clone();
+    pod.set_at("/status/conditions", Value::Array(conditions));
+    pod
+}
+
 fn number(budget: &Value, field: &str) -> i64 {
     budget["status"][field].as_i64().unwrap_or(0)
 }
@@ -135,6 +178,14 @@ fn disrupt(budget: &Value, pod: &Value, now: &str) -> Result<Value, ApiError> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn an_evicted_pod_says_so() {
+        let pod = json!({"status": {"conditions": [{"type": "Ready", "status": "True"}]}});
+        let marked = disrupted(&pod, "t1");
+        assert_eq!(marked["status"]["conditions"][1]["reason"], "EvictionByEvictionAPI");
+        assert_eq!(disrupted(&marked, "t2"), marked);
+    }
 
     #[test]
     fn a_budget_is_spent_one_by_one() {
