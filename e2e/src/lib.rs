@@ -4,6 +4,7 @@
 //! Entry points: [`Story::run`] (all chapters), [`Stage`] (what a chapter needs from its surroundings).
 
 pub mod cluster;
+pub mod kubectl;
 mod objects;
 mod story;
 mod wait;

@@ -127,3 +127,44 @@ pub fn pod(namespace: &str, name: &str) -> Value {
     pod["metadata"]["namespace"] = json!(namespace);
     pod
 }
+
+/// A pod that looks at itself: `main` counts and has a shell, `web` answers on port 8080, `echo` gives
+/// back what it is told.
+pub fn inside(namespace: &str, name: &str) -> Value {
+    let field = |name: &str, path: &str| json!({"name": name, "valueFrom": {"fieldRef": {"fieldPath": path}}});
+    let item = |path: &str, field: &str| json!({"path": path, "fieldRef": {"fieldPath": field}});
+    let mut main = container(IMAGE_NEXT);
+    main["command"] = json!(["sh", "-c", "n=0; while true; do n=$((n+1)); echo line $n; sleep 0.2; done"]);
+    main["envFrom"] = json!([{"configMapRef": {"name": "settings"}}]);
+    main["env"] = json!([
+        field("POD_NAME", "metadata.name"),
+        field("POD_NAMESPACE", "metadata.namespace"),
+        field("POD_UID", "metadata.uid"),
+        field("POD_ACCOUNT", "spec.serviceAccountName"),
+    ]);
+    main["volumeMounts"] = json!([
+        {"name": "settings", "mountPath": "/settings"},
+        {"name": "credentials", "mountPath": "/credentials"},
+        {"name": "info", "mountPath": "/info"},
+    ]);
+    let web = json!({"name": "web", "image": IMAGE_NEXT, "imagePullPolicy": "IfNotPresent", "args": ["netexec", "--http-port=8080", "--udp-port=-1"]});
+    let echo = json!({"name": "echo", "image": IMAGE, "imagePullPolicy": "IfNotPresent", "stdin": true, "command": ["cat"]});
+    let mut pod = pod(namespace, name);
+    pod["metadata"]["labels"] = json!({"app": name});
+    pod["spec"]["containers"] = json!([main, web, echo]);
+    pod["spec"]["volumes"] = json!([
+        {"name": "settings", "configMap": {"name": "settings"}},
+        {"name": "credentials", "secret": {"secretName": "credentials"}},
+        {"name": "info", "downwardAPI": {"items": [
+            item("name", "metadata.name"), item("namespace", "metadata.namespace"), item("labels", "metadata.labels"),
+        ]}},
+    ]);
+    pod
+}
+
+/// A pod whose image is nowhere: its container waits.
+pub fn waiting(namespace: &str, name: &str) -> Value {
+    let mut pod = pod(namespace, name);
+    pod["spec"]["containers"] = json!([{"name": "main", "image": "image.invalid/nothing:1"}]);
+    pod
+}

@@ -2,6 +2,7 @@
 
 use crate::compose::api_server::{ApiServer, ApiServerSpec};
 use crate::compose::controllers;
+use crate::compose::tenant::listener;
 use anyhow::{Context as _, Result, bail};
 use clap::{Args, ValueEnum};
 use ipnet::IpNet;
@@ -11,6 +12,7 @@ use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::Arc;
+use sublet_apiserver::admission::ORDER;
 use sublet_apiserver::auth::authn::StaticTokens;
 use sublet_apiserver::auth::authz::Mode;
 use sublet_apiserver::server::ISSUER;
@@ -56,7 +58,7 @@ pub struct Arguments {
     /// Where the node ports of Services come from
     #[arg(long, default_value = "30000-32767", value_name = "FIRST-LAST")]
     service_node_port_range: String,
-    /// Controllers to run: `*` for all, `-name` to leave one out
+    /// Controllers to run: `*` for all, `name` for one, `-name` to leave one out
     #[arg(long, value_delimiter = ',', default_value = "*", allow_hyphen_values = true, value_name = "NAMES")]
     controllers: Vec<String>,
 }
@@ -69,15 +71,21 @@ enum Store {
 
 pub async fn run(arguments: Arguments) -> Result<ExitCode> {
     let dir = &arguments.dir;
+    check_plugins("--enable-admission-plugins", &arguments.enable_admission_plugins)?;
+    check_plugins("--disable-admission-plugins", &arguments.disable_admission_plugins)?;
+    let without = left_out(&arguments.controllers)?;
     std::fs::create_dir_all(dir).with_context(|| format!("cannot create {}", dir.display()))?;
     let backend: Arc<dyn Backend> = match arguments.store {
         Store::Memory => Arc::new(MemoryBackend::new()),
         Store::Embedded => Arc::new(EmbeddedBackend::open(dir.join("store.redb"), Options::default())?),
     };
-    let listener = TcpListener::bind(arguments.listen).await.with_context(|| format!("cannot listen on {}", arguments.listen))?;
+    // The free port of the first start stays, so that kubeconfigs stay good.
+    let listener = match arguments.listen.port() {
+        0 => listener(dir, arguments.listen.ip()).await?,
+        _ => TcpListener::bind(arguments.listen).await.with_context(|| format!("cannot listen on {}", arguments.listen))?,
+    };
     let address = listener.local_addr()?;
     let pki = Pki::open(&dir.join("pki"), &pki_config("sublet", address), Timestamp::now())?;
-    let without = left_out(&arguments.controllers)?;
     let root_ca_pem = pki.authority.certificate_pem().to_string();
     let kubeconfig = write_kubeconfig(dir, "admin.kubeconfig", "sublet", address, &pki)?;
     let api = ApiServer::start(ApiServerSpec {
@@ -118,21 +126,28 @@ pub async fn run(arguments: Arguments) -> Result<ExitCode> {
 
 /// The names to leave out; `None` runs no controllers at all.
 fn left_out(controllers: &[String]) -> Result<Option<BTreeSet<String>>> {
-    if !controllers.iter().any(|c| c == "*") {
-        return Ok(None);
-    }
-    let mut without = BTreeSet::new();
-    for name in controllers.iter().filter(|c| *c != "*") {
-        let Some(name) = name.strip_prefix('-') else { continue };
-        if !sublet_controllers::names().any(|n| n == name) {
-            bail!(
-                "--controllers: there is no controller `{name}`; there are {}",
-                sublet_controllers::names().collect::<Vec<_>>().join(", ")
-            );
+    let all: BTreeSet<String> = sublet_controllers::names().map(str::to_string).collect();
+    let mut without = if controllers.iter().any(|c| c == "*") { BTreeSet::new() } else { all.clone() };
+    for name in controllers.iter().filter(|c| !matches!(c.as_str(), "*" | "")) {
+        let (name, leave_out) = name.strip_prefix('-').map_or((name.as_str(), false), |name| (name, true));
+        if !all.contains(name) {
+            bail!("--controllers: there is no controller `{name}`; there are {}", all.into_iter().collect::<Vec<_>>().join(", "));
         }
-        without.insert(name.to_string());
+        if leave_out {
+            without.insert(name.to_string());
+        } else {
+            without.remove(name);
+        }
     }
-    Ok(Some(without))
+    Ok((without != all).then_some(without))
+}
+
+/// Every plugin is on unless it is turned off, so that turning one on only needs it to exist.
+fn check_plugins(flag: &str, names: &[String]) -> Result<()> {
+    match names.iter().find(|n| !ORDER.contains(&n.as_str())) {
+        Some(unknown) => bail!("{flag}: there is no admission plugin `{unknown}`; there are {}", ORDER.join(", ")),
+        None => Ok(()),
+    }
 }
 
 fn static_tokens(path: &Path) -> Result<StaticTokens> {

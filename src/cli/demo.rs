@@ -43,9 +43,17 @@ pub async fn run(arguments: Arguments) -> Result<ExitCode> {
         pods_reach: arguments.pods_reach,
         service_cluster_ip_range: "10.96.0.0/16".parse()?,
     };
-    println!("An embedded host and its tenants, in {}", dir.display());
+    match &options.host_kubeconfig {
+        Some(path) => println!("Tenants in {}, on the host of {}", dir.display(), path.display()),
+        None => println!("An embedded host and its tenants, in {}", dir.display()),
+    }
     let stage = InProcess { running: Mutex::new(Some(Dev::start(&options).await?)), options };
-    let result = tell(&stage).await;
+    let mut story = Story::begin(&stage, &Printed).await?;
+    let result = story.run().await;
+    // An embedded host ends with its folder; another one is left as it was found.
+    let clears = stage.options.host_kubeconfig.is_some() && !arguments.keep;
+    let cleared = if clears { story.clear_up().await } else { Ok(()) };
+    let result = result.and(cleared.context("the host is not left as it was found"));
     let running = stage.running.lock().await.take();
     if let Err(error) = result {
         eprintln!("\nFAILED: {error:#}");
@@ -66,10 +74,6 @@ pub async fn run(arguments: Arguments) -> Result<ExitCode> {
         running.stop().await;
     }
     Ok(ExitCode::SUCCESS)
-}
-
-async fn tell(stage: &InProcess) -> Result<()> {
-    Story::begin(stage, &Printed).await?.run().await
 }
 
 struct InProcess {
@@ -96,6 +100,10 @@ impl Stage for InProcess {
 
     fn has_volumes(&self) -> bool {
         self.options.host_kubeconfig.is_none()
+    }
+
+    fn has_containers(&self) -> bool {
+        self.options.host_kubeconfig.is_some() && self.options.pods_reach.is_some()
     }
 
     fn patience_s(&self) -> u64 {

@@ -52,8 +52,11 @@ impl Dev {
     pub async fn start(arguments: &Arguments) -> Result<Self> {
         let dir = &arguments.dir;
         std::fs::create_dir_all(dir).with_context(|| format!("cannot create {}", dir.display()))?;
-        let (host, host_kubeconfig, embedded) = match &arguments.host_kubeconfig {
-            Some(path) => (client(Some(path), None).await?, path.clone(), None),
+        let (host, streams, host_kubeconfig, embedded) = match &arguments.host_kubeconfig {
+            Some(path) => {
+                let host = client(Some(path), None).await?;
+                (host.clone(), host, path.clone(), None)
+            }
             None => {
                 let embedded = EmbeddedHost::start(EmbeddedHostSpec {
                     dir: &dir.join("host"),
@@ -63,11 +66,12 @@ impl Dev {
                 })
                 .await?;
                 let path = write_kubeconfig(dir, "host.kubeconfig", "host", embedded.api.address, &embedded.pki)?;
-                (embedded.api.client("sublet"), path, Some(embedded))
+                (embedded.api.client("sublet"), client(Some(&path), None).await?, path, Some(embedded))
             }
         };
         let operator =
-            start_operator(host, dir, arguments.listen, arguments.pods_reach.as_deref(), arguments.service_cluster_ip_range).await?;
+            start_operator(host, streams, dir, arguments.listen, arguments.pods_reach.as_deref(), arguments.service_cluster_ip_range)
+                .await?;
         Ok(Self { host_kubeconfig, embedded, operator })
     }
 
@@ -80,8 +84,15 @@ impl Dev {
 }
 
 /// The operator with its tenants under `dir`.
-pub async fn start_operator(host: Client, dir: &Path, listen: IpAddr, pods_reach: Option<&str>, service_cidr: IpNet) -> Result<Operator> {
-    let config = PackedConfig { dir: dir.join("tenants"), listen, service_cidr, pods_reach: tenant_reach(listen, pods_reach) };
+pub async fn start_operator(
+    host: Client,
+    streams: Client,
+    dir: &Path,
+    listen: IpAddr,
+    pods_reach: Option<&str>,
+    service_cidr: IpNet,
+) -> Result<Operator> {
+    let config = PackedConfig { dir: dir.join("tenants"), listen, service_cidr, pods_reach: tenant_reach(listen, pods_reach), streams };
     Operator::start(host, config).await
 }
 

@@ -12,7 +12,7 @@ use sublet_apiserver::allocator::AllocatorConfig;
 use sublet_apiserver::auth::authn::StaticTokens;
 use sublet_apiserver::auth::authz::Mode;
 use sublet_apiserver::auth::bootstrap::BootstrapConfig;
-use sublet_apiserver::auth::tls::{ServingCertificate, server_config};
+use sublet_apiserver::auth::tls::{ServingCertificate, server_tls};
 use sublet_apiserver::server::{Config, SecurityConfig, Server, listen};
 use sublet_pki::Pki;
 use sublet_runtime::Client;
@@ -87,7 +87,7 @@ impl ApiServer {
         }
         let serving = Arc::new(ServingCertificate::new(&spec.pki.serving.certificate_pem, &spec.pki.serving.key_pem)?);
         let authorities = format!("{}\n{}", spec.pki.authority.certificate_pem(), spec.client_authorities_pem);
-        let tls = Arc::new(server_config(serving.clone(), &authorities)?);
+        let tls = server_tls(serving.clone(), &authorities)?;
         let cancel = CancellationToken::new();
         let listening = listen(server.clone(), spec.listener, tls, cancel.clone())?;
         Ok(Self { server, address, url, backend: spec.backend, serving, cancel, listening: listening.task })

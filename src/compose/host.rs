@@ -4,6 +4,7 @@
 use super::api_server::{ApiServer, ApiServerSpec};
 use super::controllers;
 use super::packed::{Packed, PackedConfig};
+use super::simulated_streams::SimulatedStreams;
 use anyhow::{Context as _, Result};
 use ipnet::IpNet;
 use jiff::Timestamp;
@@ -58,6 +59,7 @@ impl EmbeddedHost {
             disabled_plugins: Vec::new(),
         })
         .await?;
+        api.server.set_connector(Arc::new(SimulatedStreams::new(api.client("sublet"))));
         let cancel = CancellationToken::new();
         let config = ControllersConfig { root_ca_pem: pki.authority.certificate_pem().to_string(), ..ControllersConfig::default() };
         let mut host_tasks = None;

@@ -5,6 +5,7 @@ pub mod api_server;
 pub mod controllers;
 pub mod host;
 pub mod packed;
+pub mod simulated_streams;
 pub mod streams;
 pub mod tenant;
 

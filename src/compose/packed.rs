@@ -9,6 +9,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use sublet_operator::{ControlPlaneError, ControlPlanes, PlaneStatus, Tenant};
 use sublet_pki::Pki;
+use sublet_runtime::Client;
 use sublet_syncer::{HostCache, TenantIdentity};
 use tokio::sync::Mutex;
 
@@ -19,6 +20,8 @@ pub struct PackedConfig {
     pub listen: IpAddr,
     pub service_cidr: IpNet,
     pub pods_reach: PodReach,
+    /// The host over the network, for streams: a client within the process cannot upgrade.
+    pub streams: Client,
 }
 
 /// Runs control planes in this process.
@@ -44,6 +47,7 @@ impl Packed {
             listen: self.config.listen,
             service_cidr: self.config.service_cidr,
             pods_reach: self.config.pods_reach.clone(),
+            streams: self.config.streams.clone(),
         }
     }
 

@@ -13,7 +13,7 @@ use sublet_apiserver::reader::Reader;
 use sublet_controllers::ControllersConfig;
 use sublet_operator::{PlaneStatus, Tenant};
 use sublet_pki::Pki;
-use sublet_runtime::Clock;
+use sublet_runtime::{Client, Clock};
 use sublet_storage::{Backend, EmbeddedBackend, Options};
 use sublet_syncer::translate::{NAME_BYTES_MAX_LABEL, NAME_BYTES_MAX_POD, Names, TenantKey};
 use sublet_syncer::{HostCache, HostHandle, Layout, PodConfig, SyncRules, Syncer, SyncerConfig, SyncerStatus, TenantIdentity};
@@ -50,6 +50,8 @@ pub struct Place {
     pub service_cidr: IpNet,
     /// How pods on the host reach this process.
     pub pods_reach: PodReach,
+    /// The host's API for streams.
+    pub streams: Client,
 }
 
 /// The address under which pods reach the tenants' API servers.
@@ -120,7 +122,7 @@ impl ControlPlane {
             let key = names.host_key(&TenantKey::new(namespace, name), bytes_max).namespaced();
             Some((key.namespace, key.name))
         };
-        self.api.server.set_connector(Arc::new(HostStreams::new(self.host.client().clone(), Arc::new(locate))));
+        self.api.server.set_connector(Arc::new(HostStreams::new(place.streams.clone(), Arc::new(locate))));
         if tenant.paused {
             return;
         }

@@ -91,7 +91,8 @@ pub struct ApiError {
     pub code: u16,
     pub reason: Reason,
     pub message: String,
-    /// `details`: the object and the causes. All empty means that the Status has no details.
+    /// `details`: the object and the causes. All empty means that the Status has no details, unless
+    /// `is_generic` is set: then it has empty ones, as upstream's general answers have.
     pub name: String,
     pub group: String,
     pub kind: String,
@@ -100,6 +101,7 @@ pub struct ApiError {
     pub retry_after_seconds: u32,
     /// `metadata.continue`: how to go on after an expired list, without consistency.
     pub continue_token: String,
+    pub is_generic: bool,
 }
 
 impl ApiError {
@@ -115,7 +117,13 @@ impl ApiError {
             causes: Vec::new(),
             retry_after_seconds: 0,
             continue_token: String::new(),
+            is_generic: false,
         }
+    }
+
+    /// An answer that upstream makes for requests of all kinds.
+    fn generic(code: u16, reason: Reason, message: impl Into<String>) -> Self {
+        Self { is_generic: true, ..Self::new(code, reason, message) }
     }
 
     /// Fills `details.group`, `details.kind` (for most errors the resource name) and `details.name`.
@@ -147,7 +155,7 @@ impl ApiError {
 
     /// The answer for a path that leads nowhere.
     pub fn no_such_path() -> Self {
-        Self::new(404, Reason::NotFound, "the server could not find the requested resource")
+        Self::generic(404, Reason::NotFound, "the server could not find the requested resource")
     }
 
     pub fn already_exists(group: &str, resource: &str, name: &str) -> Self {
@@ -193,9 +201,19 @@ impl ApiError {
         error
     }
 
-    pub fn method_not_allowed(group: &str, resource: &str, verb: &str) -> Self {
-        let message = format!("{verb} is not supported on resources of kind \"{}\"", qualified(group, resource));
-        Self::new(405, Reason::MethodNotAllowed, message).about(group, resource, "")
+    /// The answer for a path that leads somewhere, by another method.
+    pub fn method_not_allowed() -> Self {
+        Self::generic(405, Reason::MethodNotAllowed, "the server does not allow this method on the requested resource")
+    }
+
+    /// A path that is no resource's is not for this user.
+    pub fn forbidden_path(message: impl Into<String>) -> Self {
+        Self::generic(403, Reason::Forbidden, message)
+    }
+
+    /// A patch that is well-formed and does not fit the object.
+    pub fn unprocessable() -> Self {
+        Self::generic(422, Reason::Invalid, "the server rejected our request due to an error in our request")
     }
 
     pub fn expired(message: impl Into<String>) -> Self {
@@ -217,7 +235,7 @@ impl ApiError {
     }
 
     pub fn not_acceptable(message: impl Into<String>) -> Self {
-        Self::new(406, Reason::NotAcceptable, message)
+        Self::generic(406, Reason::NotAcceptable, message)
     }
 
     pub fn internal(message: impl fmt::Display) -> Self {
@@ -259,7 +277,7 @@ impl ApiError {
         if self.retry_after_seconds > 0 {
             details.insert("retryAfterSeconds".into(), json!(self.retry_after_seconds));
         }
-        if !details.is_empty() {
+        if !details.is_empty() || self.is_generic {
             status["details"] = Value::Object(details);
         }
         status
@@ -290,6 +308,7 @@ impl ApiError {
                 .and_then(Value::as_u64)
                 .map_or(0, |s| s.min(u64::from(u32::MAX)) as u32),
             continue_token: text("/metadata/continue"),
+            is_generic: status["details"].as_object().is_some_and(serde_json::Map::is_empty),
         }
     }
 }
@@ -433,8 +452,14 @@ impl FieldError {
 
     /// `supported` is listed sorted and quoted, as upstream lists it.
     pub fn not_supported(path: &FieldPath, value: impl Into<Value>, supported: &[&str]) -> Self {
-        let mut quoted: Vec<String> = supported.iter().map(|s| format!("\"{s}\"")).collect();
-        quoted.sort();
+        let mut sorted = supported.to_vec();
+        sorted.sort_unstable();
+        Self::not_supported_in_order(path, value, &sorted)
+    }
+
+    /// As `not_supported`, for the few places where upstream lists values in an order of its own.
+    pub fn not_supported_in_order(path: &FieldPath, value: impl Into<Value>, supported: &[&str]) -> Self {
+        let quoted: Vec<String> = supported.iter().map(|s| format!("\"{s}\"")).collect();
         let detail = if quoted.is_empty() { String::new() } else { format!("supported values: {}", quoted.join(", ")) };
         Self::new(FieldErrorKind::NotSupported, path, Some(value.into()), detail)
     }

@@ -4,8 +4,10 @@ use super::{ALPHA, BETA, Story};
 use crate::wait::eventually;
 use anyhow::{Result, ensure};
 use sublet_machinery::ObjectExt;
-use sublet_runtime::resources::{CONFIG_MAPS, ENDPOINT_SLICES, PERSISTENT_VOLUME_CLAIMS, PODS, SECRETS, SERVICES, VIRTUAL_CLUSTERS};
-use sublet_runtime::{DeleteOptions, ListOptions};
+use sublet_runtime::resources::{
+    CONFIG_MAPS, ENDPOINT_SLICES, NAMESPACES, PERSISTENT_VOLUME_CLAIMS, PODS, SECRETS, SERVICES, VIRTUAL_CLUSTERS,
+};
+use sublet_runtime::{Client, DeleteOptions, ListOptions};
 
 pub async fn leaves_nothing(story: &mut Story<'_>) -> Result<()> {
     let host = &story.host;
@@ -35,6 +37,24 @@ pub async fn leaves_nothing(story: &mut Story<'_>) -> Result<()> {
     story.beta()?.list(&PODS, "", &ListOptions::default()).await?;
     story.report.fact("beta runs on unaffected");
     Ok(())
+}
+
+/// Deletes a namespace of the story: its virtual clusters first, while somebody is there to do it.
+pub async fn clear(host: &Client, namespace: &str, seconds: u64) -> Result<()> {
+    for cluster in host.list(&VIRTUAL_CLUSTERS, namespace, &ListOptions::default()).await?.items {
+        host.delete_if_exists(&VIRTUAL_CLUSTERS, namespace, cluster.name(), &DeleteOptions::default()).await?;
+    }
+    eventually(&format!("the virtual clusters of {namespace} are gone"), seconds, || async {
+        let left = host.list(&VIRTUAL_CLUSTERS, namespace, &ListOptions::default()).await?.items;
+        Ok(if left.is_empty() { Ok(()) } else { Err(left[0]["status"]["conditions"].to_string()) })
+    })
+    .await?;
+    host.delete_if_exists(&NAMESPACES, "", namespace, &DeleteOptions::default()).await?;
+    eventually(&format!("namespace {namespace} is gone"), seconds, || async {
+        let left = host.get_opt(&NAMESPACES, "", namespace).await?;
+        Ok(left.map_or(Ok(()), |namespace| Err(namespace["status"].to_string())))
+    })
+    .await
 }
 
 async fn uids(story: &Story<'_>, namespace: &str) -> Result<Vec<String>> {

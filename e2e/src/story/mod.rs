@@ -2,6 +2,7 @@
 
 mod apis;
 mod changes;
+mod containers;
 mod deletion;
 mod names;
 mod quota;
@@ -27,6 +28,9 @@ pub trait Stage: Send + Sync {
     /// Whether the host makes volumes for claims.
     fn has_volumes(&self) -> bool;
 
+    /// Whether pods are real containers, with output and a shell, that reach the tenants' API servers.
+    fn has_containers(&self) -> bool;
+
     /// How long containers may take to start, in seconds.
     fn patience_s(&self) -> u64;
 }
@@ -46,6 +50,8 @@ pub struct Story<'a> {
     pub host: Cluster,
     pub alpha: Option<Cluster>,
     pub beta: Option<Cluster>,
+    /// Host namespaces that the story made, for those who clear up.
+    made: Vec<&'static str>,
 }
 
 pub const ALPHA: (&str, &str) = ("team-a", "alpha");
@@ -67,6 +73,7 @@ pub fn chapters() -> Vec<Chapter> {
         chapter("The same CRD name, incompatible versions", |s| Box::pin(apis::definitions(s))),
         chapter("The same workloads in both, distinct on the host", |s| Box::pin(workloads::run(s))),
         chapter("Changes reach the host; the tenant stays the source of truth", |s| Box::pin(changes::follow(s))),
+        chapter("Real containers: logs and exec reach them", |s| Box::pin(containers::are_reached(s))),
         chapter("Long and colliding names", |s| Box::pin(names::hold(s))),
         chapter("A host quota refuses, and the tenant reads why", |s| Box::pin(quota::is_told(s))),
         chapter("A restart changes nothing", |s| Box::pin(restart::changes_nothing(s))),
@@ -76,7 +83,7 @@ pub fn chapters() -> Vec<Chapter> {
 
 impl<'a> Story<'a> {
     pub async fn begin(stage: &'a dyn Stage, report: &'a dyn Report) -> Result<Self> {
-        Ok(Self { stage, report, host: stage.host().await?, alpha: None, beta: None })
+        Ok(Self { stage, report, host: stage.host().await?, alpha: None, beta: None, made: Vec::new() })
     }
 
     /// Plays all chapters; the first that fails ends the story.
@@ -86,6 +93,15 @@ impl<'a> Story<'a> {
             let started = Instant::now();
             (chapter.play)(self).await.with_context(|| format!("chapter {}: {}", index + 1, chapter.title))?;
             self.report.done(started.elapsed().as_secs_f64());
+        }
+        Ok(())
+    }
+
+    /// Takes from the host what the story brought there: for hosts that outlive it.
+    pub async fn clear_up(&mut self) -> Result<()> {
+        self.host = self.stage.host().await?;
+        for namespace in std::mem::take(&mut self.made) {
+            deletion::clear(&self.host, namespace, self.stage.patience_s().max(90)).await?;
         }
         Ok(())
     }

@@ -13,6 +13,7 @@ pub async fn create(story: &mut Story<'_>) -> Result<()> {
     for (namespace, name) in [ALPHA, BETA] {
         if story.host.get_opt(&NAMESPACES, "", namespace).await?.is_none() {
             story.host.create(&NAMESPACES, &objects::namespace(namespace)).await?;
+            story.made.push(namespace);
         }
         let started = Instant::now();
         story.host.create(&VIRTUAL_CLUSTERS, &objects::virtual_cluster(namespace, name)).await?;

@@ -1,8 +1,7 @@
 //! Custom resources through plain HTTP.
 
-use crate::harness::{Request, Transcript};
+use crate::harness::{Request, Transcript, eventually};
 use serde_json::{Value, json};
-use std::time::{Duration, Instant};
 
 const DEFINITIONS: &str = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions";
 
@@ -27,11 +26,7 @@ fn definition(group: &str) -> Value {
 }
 
 async fn served(t: &Transcript, path: &str) {
-    let deadline = Instant::now() + Duration::from_secs(20);
-    while t.client.send(&Request::get(path)).await.status.as_u16() != 200 {
-        assert!(Instant::now() < deadline, "{path} is not served");
-        tokio::time::sleep(Duration::from_millis(20)).await;
-    }
+    eventually(path, async || t.client.send(&Request::get(path)).await.status.as_u16() == 200).await;
 }
 
 #[tokio::test]
@@ -46,7 +41,8 @@ async fn custom_resources() {
     t.post(widgets, widget("a", json!({"size": 1}))).await;
     t.get("/apis/it.example.com/v1beta1/namespaces/custom/widgets/a").await;
     t.note("Validation, pruning, unknown fields");
-    t.post(widgets, widget("bad", json!({"size": "big", "colour": "green"}))).await;
+    t.post(widgets, widget("bad", json!({"size": "big"}))).await;
+    t.post(widgets, widget("bad", json!({"size": 1, "colour": "green"}))).await;
     t.post(widgets, widget("bad", json!({}))).await;
     t.post(widgets, widget("pruned", json!({"size": 2, "extra": true}))).await;
     t.post(&format!("{widgets}?fieldValidation=Strict"), widget("strict", json!({"size": 2, "extra": true}))).await;

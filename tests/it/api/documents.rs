@@ -31,21 +31,18 @@ async fn discovery() {
     t.get("/apis/nothing.example.com").await;
     t.get("/apis/apps/v9").await;
     t.get("/api/v2").await;
-    t.get("/api/").await;
     t.note("Names and verbs of the core group");
     let core = t.client.send(&Request::get("/api/v1")).await.json();
     t.note(&names(&core["resources"]));
     let groups = t.client.send(&Request::get("/apis")).await.json();
-    let groups: Vec<String> = groups["groups"].as_array().unwrap().iter().map(|g| format!("{} {}", g["name"], g["versions"])).collect();
-    t.note(&groups.join("\n"));
+    let own = groups["groups"].as_array().unwrap().iter().filter(|g| !g["name"].as_str().unwrap().ends_with("example.com"));
+    t.note(&own.map(|g| format!("{} {}", g["name"], g["versions"])).collect::<Vec<_>>().join("\n"));
     t.note("Aggregated");
     let aggregated = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList";
     for path in ["/api", "/apis"] {
         let response = t.client.send(&Request::get(path).accept(aggregated)).await;
         assert_eq!(response.header("content-type").as_deref(), Some(aggregated));
         assert!(response.header("etag").is_some());
-        let items = response.json()["items"].as_array().unwrap().len();
-        t.note(&format!("{path}: {items} groups"));
         let etag = response.header("etag").unwrap();
         t.mask.add(etag.clone(), "<etag>");
         t.send(Request::get(path).accept(aggregated).header("if-none-match", &etag)).await;
@@ -56,6 +53,13 @@ async fn discovery() {
 fn names(resources: &Value) -> String {
     let line = |r: &Value| format!("{} {} {} {} {}", r["name"], r["kind"], r["namespaced"], r["verbs"], r["shortNames"]);
     resources.as_array().unwrap().iter().map(line).collect::<Vec<_>>().join("\n")
+}
+
+/// Headers in which the servers differ: there is no audit log and no flow control by priority here, and discovery can
+/// be cached.
+fn differs(header: &str) -> bool {
+    header.starts_with("x-kubernetes-pf-")
+        || matches!(header, "date" | "content-length" | "transfer-encoding" | "audit-id" | "x-content-type-options" | "etag" | "vary")
 }
 
 #[tokio::test]
@@ -78,12 +82,8 @@ async fn headers() {
         let mut lines: Vec<String> = response
             .headers
             .iter()
-            .filter(|(name, _)| !matches!(name.as_str(), "date" | "content-length"))
-            .map(|(name, value)| {
-                let value =
-                    if name == "audit-id" || name.as_str().starts_with("x-kubernetes-pf") { "<set>" } else { value.to_str().unwrap() };
-                format!("{name}: {value}")
-            })
+            .filter(|(name, _)| !differs(name.as_str()))
+            .map(|(name, value)| format!("{name}: {}", value.to_str().unwrap()))
             .collect();
         lines.sort();
         t.note(&format!("{} {} {}\n{}", request.method, request.path, response.status.as_u16(), lines.join("\n")));

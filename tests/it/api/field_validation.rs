@@ -36,10 +36,13 @@ async fn field_validation() {
     let mut wrong = config_map("a", json!({}));
     wrong["date"] = json!({});
     t.send_for(Request::put(format!("{a}=Strict"), &wrong), &[]).await;
-    for kind in ["merge", "strategic", "apply"] {
-        let force = if kind == "apply" { "&fieldManager=x&force=true" } else { "" };
-        t.send_for(Request::patch(kind, format!("{a}=Strict{force}"), &wrong), &[]).await;
-        t.send_for(Request::patch(kind, format!("{a}=Warn{force}"), &wrong), &["/metadata/name"]).await;
+    for kind in ["merge", "strategic"] {
+        t.send_for(Request::patch(kind, format!("{a}=Strict"), &wrong), &[]).await;
+        t.send_for(Request::patch(kind, format!("{a}=Warn"), &wrong), &["/metadata/name"]).await;
+    }
+    for mode in ["Strict", "Warn", "Ignore"] {
+        t.refuse(Request::patch("apply", format!("{a}={mode}&fieldManager=x&force=true"), &wrong), ".date: field not declared in schema")
+            .await;
     }
     let operations = json!([{"op": "add", "path": "/dada", "value": 1}]);
     t.send_for(Request::patch("json", format!("{a}=Strict"), &operations), &[]).await;

@@ -36,7 +36,11 @@ async fn create_is_refused() {
     t.post(maps, object(json!({"name": "Upper_Case"}))).await;
     t.post(maps, object(json!({"name": "x".repeat(254)}))).await;
     t.post(maps, object(json!({"name": "a", "namespace": "default"}))).await;
-    t.post(maps, object(json!({"name": "a", "resourceVersion": "1"}))).await;
+    t.refuse(
+        Request::post(maps, &object(json!({"name": "a", "resourceVersion": "1"}))),
+        "resourceVersion should not be set on objects to be created",
+    )
+    .await;
     t.post(maps, object(json!({"name": "a", "labels": {"bad key": "x", "ok": "bad value!"}}))).await;
     t.post(maps, object(json!({"name": "a", "annotations": {"Bad/Key/": "x"}}))).await;
     t.post(maps, object(json!({"name": "a", "finalizers": ["nodomain", "bad name/x"]}))).await;
@@ -74,6 +78,7 @@ async fn generated_names() {
     let long = t.client.send(&Request::post(maps, &object(json!({"generateName": "x".repeat(80)})))).await;
     assert_eq!(long.str("/metadata/name").len(), 63);
     t.post(maps, object(json!({"generateName": "a-", "name": "named"}))).await;
+    t.mask.pattern("Bad_[a-z0-9]{5}", "Bad_<random>");
     t.post(maps, object(json!({"generateName": "Bad_"}))).await;
     t.finish();
 }
@@ -102,7 +107,8 @@ async fn update() {
     t.put(a, json!({"apiVersion": "v1", "kind": "ConfigMap", "data": {"nameless": "yes"}})).await;
     t.put(&format!("{maps}/absent"), config_map("absent", json!({}))).await;
     t.put(a, json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "a", "namespace": "default"}})).await;
-    t.put(a, json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "a", "resourceVersion": "no number"}})).await;
+    let wrong = json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "a", "resourceVersion": "no number"}});
+    t.refuse(Request::put(a, &wrong), "").await;
     t.note("What is immutable");
     t.put(a, json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "a"}, "immutable": true, "data": {"x": "y"}})).await;
     t.put(a, config_map("a", json!({"x": "z"}))).await;

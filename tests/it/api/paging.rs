@@ -79,7 +79,7 @@ async fn versions() {
     t.note("Of one object");
     t.send_for(Request::get(format!("{maps}/a?resourceVersion=0")), &["/metadata/name"]).await;
     t.send_for(Request::get(format!("{maps}/a?resourceVersion={second}")), &["/metadata/name"]).await;
-    t.send_for(Request::get(format!("{maps}/a?resourceVersion=rubbish")), &["/metadata/name"]).await;
+    t.refuse(Request::get(format!("{maps}/a?resourceVersion=rubbish")), r#"resourceVersion: Invalid value: "rubbish""#).await;
     t.note("The future");
     t.send_for(Request::get(format!("{maps}?resourceVersion=999999999&timeoutSeconds=1")), &shown).await;
     t.finish();

@@ -138,8 +138,8 @@ async fn apply() {
     t.patch("merge", &format!("{a}?fieldManager=hand"), json!({"data": {"two": "hand"}})).await;
     t.patch("apply", &format!("{a}?fieldManager=two"), config_map("a", json!({"two": "again"}))).await;
     t.note("YAML");
-    let yaml = "apiVersion: v1\nkind: ConfigMap\nmetadata:\n  name: y\ndata:\n  k: v\n";
-    t.send(Request::new(http::Method::PATCH, format!("{maps}/y?fieldManager=one")).body("application/apply-patch+yaml", yaml)).await;
+    let yaml = "apiVersion: v1\nkind: ConfigMap\nmetadata:\n  name: yaml\ndata:\n  k: v\n";
+    t.send(Request::new(http::Method::PATCH, format!("{maps}/yaml?fieldManager=one")).body("application/apply-patch+yaml", yaml)).await;
     t.note("Lists with keys");
     let apply = |ports| {
         let object =
@@ -165,16 +165,22 @@ async fn apply() {
         json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "a", "resourceVersion": "1"}}),
     )
     .await;
-    t.patch(
-        "apply",
-        &format!("{a}?fieldManager=one"),
-        json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "a"}, "dada": {}}),
+    t.refuse(
+        Request::patch(
+            "apply",
+            format!("{a}?fieldManager=one"),
+            &json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "a"}, "dada": {}}),
+        ),
+        "failed to create typed patch object (/a; /v1, Kind=ConfigMap): .dada: field not declared in schema",
     )
     .await;
-    t.patch(
-        "apply",
-        &format!("{a}?fieldManager=one"),
-        json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "a"}, "data": 5}),
+    t.refuse(
+        Request::patch(
+            "apply",
+            format!("{a}?fieldManager=one"),
+            &json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "a"}, "data": 5}),
+        ),
+        "failed to create typed patch object (/a; /v1, Kind=ConfigMap): ",
     )
     .await;
     t.send(Request::new(http::Method::PATCH, format!("{a}?fieldManager=one")).body("application/apply-patch+yaml", "a: b: c")).await;

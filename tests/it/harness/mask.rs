@@ -9,10 +9,21 @@ use std::sync::LazyLock;
 static UUID: LazyLock<Regex> = LazyLock::new(|| Regex::new("[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}").unwrap());
 static TIME: LazyLock<Regex> = LazyLock::new(|| Regex::new(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)?Z").unwrap());
 static TOKEN: LazyLock<Regex> = LazyLock::new(|| Regex::new(r"eyJ[\w-]+\.eyJ[\w-]+\.[\w-]+").unwrap());
-static TOO_OLD: LazyLock<Regex> = LazyLock::new(|| Regex::new(r"(version: )\d+( \()\d+(\))").unwrap());
-static CONTINUE: LazyLock<Regex> = LazyLock::new(|| Regex::new(r"eyJ2Ijoi[\w-]+").unwrap());
+static CONTINUE: LazyLock<Regex> = LazyLock::new(|| Regex::new(r"\beyJ[\w-]{30,}").unwrap());
+static CURRENT: LazyLock<Regex> = LazyLock::new(|| Regex::new(r"(current: |ResourceVersion in record \()\d+").unwrap());
 static VERSION_PARAMETER: LazyLock<Regex> = LazyLock::new(|| Regex::new(r"resourceVersion=(\d+)").unwrap());
 static CREDENTIAL: LazyLock<Regex> = LazyLock::new(|| Regex::new("X509SHA256=[0-9a-f]{64}").unwrap());
+
+/// Objects in messages are Go structs there, with their own names and order of fields.
+static OBJECT: LazyLock<Regex> = LazyLock::new(|| Regex::new(r"Invalid value: (\[\{.*?\}\]|\{[^}]*\})").unwrap());
+
+/// What upstream tells about its own insides: where its Go types are registered, keys in etcd.
+static INSIDES: LazyLock<Regex> = LazyLock::new(|| {
+    Regex::new(r#" in scheme "[^"]*"|StorageError: invalid object, Code: 4, Key: [^,]*, ResourceVersion: 0, AdditionalErrorMsg: "#).unwrap()
+});
+
+/// Upstream quotes all of a patch that does not fit, and its reasons are those of its several decoders.
+static PATCH: LazyLock<Regex> = LazyLock::new(|| Regex::new(r#"(?s)(patch: |^)Invalid value: "(map\[|\{).*"#).unwrap());
 
 /// Smaller numbers are the test's own, such as `resourceVersion=1`.
 const OWN_VERSIONS_MAX: u64 = 1;
@@ -23,11 +34,16 @@ pub struct Mask {
     uids: HashMap<String, String>,
     /// Texts that only this test knows, with their stand-ins.
     own: Vec<(String, String)>,
+    patterns: Vec<(Regex, &'static str)>,
 }
 
 impl Mask {
     pub fn add(&mut self, text: impl Into<String>, stand_in: impl Into<String>) {
         self.own.push((text.into(), stand_in.into()));
+    }
+
+    pub fn pattern(&mut self, pattern: &str, stand_in: &'static str) {
+        self.patterns.push((Regex::new(pattern).unwrap(), stand_in));
     }
 
     pub fn value(&mut self, value: &mut Value) {
@@ -38,9 +54,14 @@ impl Mask {
                         && let Value::String(version) = value
                     {
                         *version = self.version(version);
+                    } else if key == "columnDefinitions" {
+                        without_descriptions(value);
                     } else {
                         self.value(value);
                     }
+                }
+                if map.get("continue").is_some_and(|c| c == "") {
+                    map.remove("continue");
                 }
             }
             Value::Array(list) => list.iter_mut().for_each(|v| self.value(v)),
@@ -61,7 +82,10 @@ impl Mask {
     }
 
     pub fn text(&mut self, text: &str) -> String {
-        let mut text = text.to_string();
+        let mut text = INSIDES.replace_all(text, "").into_owned();
+        for (pattern, stand_in) in &self.patterns {
+            text = pattern.replace_all(&text, *stand_in).into_owned();
+        }
         for (own, stand_in) in &self.own {
             text = text.replace(own, stand_in);
         }
@@ -72,11 +96,20 @@ impl Mask {
         let text = TIME.replace_all(&text, "<time>");
         let text = TOKEN.replace_all(&text, "<token>");
         let text = CONTINUE.replace_all(&text, "<continue>");
-        let text = TOO_OLD.replace_all(&text, "$1<rv>$2<rv>$3");
+        let text = OBJECT.replace_all(&text, "Invalid value: <object>");
+        let text = CURRENT.replace_all(&text, "$1<rv>");
+        let text = PATCH.replace_all(&text, "$1<the patch does not fit>");
         let text = CREDENTIAL.replace_all(&text, "<credential>");
         let text =
             VERSION_PARAMETER.replace_all(&text, |found: &regex::Captures<'_>| format!("resourceVersion={}", self.version(&found[1])));
         text.into_owned()
+    }
+}
+
+/// Columns are compared; what is said about them is each server's own.
+fn without_descriptions(columns: &mut Value) {
+    for column in columns.as_array_mut().into_iter().flatten() {
+        column["description"] = "<description>".into();
     }
 }
 

@@ -43,7 +43,7 @@ impl Server {
         let tokens = own.path().join("tokens");
         std::fs::write(&tokens, TOKENS).unwrap();
         let tokens = tokens.display().to_string();
-        let arguments = ["apiserver", "--store", "memory", "--controllers", "none", "--token-auth-file", &tokens, "--dir"];
+        let arguments = ["apiserver", "--store", "memory", "--controllers", "", "--token-auth-file", &tokens, "--dir"];
         let mut server = Self::start(own.path(), &arguments);
         server._own = Some(own);
         server

@@ -2,12 +2,12 @@
 
 use super::client::{Client, Credential, Request, Response};
 use super::mask::{Mask, compact};
-use super::server::Server;
+use super::server::{Server, upstream};
 use serde_json::{Value, json};
 use std::fmt::Write as _;
 
 /// Headers worth telling, where they are not what every answer has.
-const HEADERS: [&str; 7] = ["warning", "retry-after", "content-encoding", "vary", "allow", "location", "www-authenticate"];
+const HEADERS: [&str; 6] = ["warning", "retry-after", "content-encoding", "allow", "location", "www-authenticate"];
 
 pub struct Transcript {
     name: &'static str,
@@ -24,6 +24,7 @@ impl Transcript {
         let client = server.client().with_admin(Credential::Token("admin-token".into()));
         let mut mask = Mask::default();
         mask.add(client.authority.clone(), "<server>");
+        mask.pattern(r#"https://kubernetes\.default\.svc(\.cluster\.local)?"#, "<issuer>");
         Self { name, server, client, mask, out: String::new(), with_managed_fields: false }
     }
 
@@ -100,6 +101,14 @@ impl Transcript {
             writeln!(self.out, "  {pointer}: {value}").unwrap();
         }
         response
+    }
+
+    /// For requests whose fault upstream takes for its own (500): here they are the client's. Both say the same.
+    pub async fn refuse(&mut self, request: Request, said: &str) {
+        let response = self.client.send(&request).await;
+        let code = response.status.as_u16();
+        assert!((400..500).contains(&code) || (code == 500 && upstream().is_some()), "{}: {code} {}", request.path, response.text());
+        assert!(response.str("/message").contains(said), "{}", response.text());
     }
 
     /// Reads so many events of a watch.

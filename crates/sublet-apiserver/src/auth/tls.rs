@@ -1,10 +1,15 @@
 //! TLS of the server: its own certificate, replaced without a restart, and optional client certificates.
+//!
+//! As with upstream, the handshake takes any client certificate whose key the client has. Whether it is good is found
+//! out afterwards, so that a client with a bad one gets an answer (401) and not a broken connection.
 
+use rustls::client::danger::HandshakeSignatureValid;
+use rustls::server::danger::{ClientCertVerified, ClientCertVerifier};
 use rustls::server::{ClientHello, ResolvesServerCert, WebPkiClientVerifier};
 use rustls::sign::CertifiedKey;
-use rustls::{RootCertStore, ServerConfig};
+use rustls::{DigitallySignedStruct, DistinguishedName, RootCertStore, ServerConfig, SignatureScheme};
 use rustls_pki_types::pem::PemObject as _;
-use rustls_pki_types::{CertificateDer, PrivateKeyDer};
+use rustls_pki_types::{CertificateDer, PrivateKeyDer, UnixTime};
 use std::sync::{Arc, RwLock};
 
 #[derive(Debug, thiserror::Error)]
@@ -46,21 +51,87 @@ impl ResolvesServerCert for ServingCertificate {
     }
 }
 
-/// Accepts clients without a certificate, and those whose certificate one of the authorities signed.
-pub fn server_config(serving: Arc<ServingCertificate>, client_authorities_pem: &str) -> Result<ServerConfig, TlsError> {
+/// How connections are taken, and what is thought of their certificates.
+#[derive(Clone, Debug)]
+pub struct ServerTls {
+    pub config: Arc<ServerConfig>,
+    clients: Arc<dyn ClientCertVerifier>,
+}
+
+impl ServerTls {
+    /// Whether one of the authorities signed the first certificate of a chain, for clients, and for now.
+    pub fn is_good(&self, chain: &[CertificateDer<'_>]) -> bool {
+        let Some((leaf, intermediates)) = chain.split_first() else { return false };
+        match self.clients.verify_client_cert(leaf, intermediates, UnixTime::now()) {
+            Ok(_) => true,
+            Err(error) => {
+                tracing::debug!(%error, "a client certificate was refused");
+                false
+            }
+        }
+    }
+}
+
+/// Takes every certificate; see the module's documentation.
+#[derive(Debug)]
+struct Unjudged(Arc<dyn ClientCertVerifier>);
+
+impl ClientCertVerifier for Unjudged {
+    fn client_auth_mandatory(&self) -> bool {
+        false
+    }
+
+    fn root_hint_subjects(&self) -> &[DistinguishedName] {
+        self.0.root_hint_subjects()
+    }
+
+    fn verify_client_cert(
+        &self,
+        _leaf: &CertificateDer<'_>,
+        _intermediates: &[CertificateDer<'_>],
+        _now: UnixTime,
+    ) -> Result<ClientCertVerified, rustls::Error> {
+        Ok(ClientCertVerified::assertion())
+    }
+
+    fn verify_tls12_signature(
+        &self,
+        message: &[u8],
+        certificate: &CertificateDer<'_>,
+        signature: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, rustls::Error> {
+        self.0.verify_tls12_signature(message, certificate, signature)
+    }
+
+    fn verify_tls13_signature(
+        &self,
+        message: &[u8],
+        certificate: &CertificateDer<'_>,
+        signature: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, rustls::Error> {
+        self.0.verify_tls13_signature(message, certificate, signature)
+    }
+
+    fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
+        self.0.supported_verify_schemes()
+    }
+}
+
+/// Clients may come without a certificate; a good one is one that one of the authorities signed.
+pub fn server_tls(serving: Arc<ServingCertificate>, client_authorities_pem: &str) -> Result<ServerTls, TlsError> {
     let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());
     let mut roots = RootCertStore::empty();
     for certificate in certificates(client_authorities_pem, "client authorities")? {
         roots.add(certificate).map_err(TlsError::Serving)?;
     }
-    let verifier = WebPkiClientVerifier::builder_with_provider(Arc::new(roots), provider.clone()).allow_unauthenticated().build()?;
+    let clients = WebPkiClientVerifier::builder_with_provider(Arc::new(roots), provider.clone()).allow_unauthenticated().build()?;
     let mut config = ServerConfig::builder_with_provider(provider)
         .with_safe_default_protocol_versions()
         .map_err(TlsError::Serving)?
-        .with_client_cert_verifier(verifier)
+        .with_client_cert_verifier(Arc::new(Unjudged(clients.clone())))
         .with_cert_resolver(serving);
     config.alpn_protocols = vec![b"h2".to_vec(), b"http/1.1".to_vec()];
-    Ok(config)
+    Ok(ServerTls { config: Arc::new(config), clients })
 }
 
 fn certified_key(certificate_pem: &str, key_pem: &str) -> Result<CertifiedKey, TlsError> {
@@ -127,21 +198,24 @@ mod tests {
     fn clients_come_with_a_certificate_of_the_authority_or_none() {
         let pki = pki();
         let serving = Arc::new(ServingCertificate::new(&pki.serving.certificate_pem, &pki.serving.key_pem).unwrap());
-        let server = Arc::new(server_config(serving, pki.authority.certificate_pem()).unwrap());
-        assert_eq!(handshake(&server, client_config(&pki, None)).unwrap(), None);
-        let admin = handshake(&server, client_config(&pki, Some(&pki.admin))).unwrap().unwrap();
+        let tls = server_tls(serving, pki.authority.certificate_pem()).unwrap();
+        let server = &tls.config;
+        assert_eq!(handshake(server, client_config(&pki, None)).unwrap(), None);
+        let admin = handshake(server, client_config(&pki, Some(&pki.admin))).unwrap().unwrap();
+        assert!(tls.is_good(std::slice::from_ref(&admin)));
         let user = certificate::user(&admin).unwrap();
         assert_eq!((user.name.as_str(), user.groups.as_slice()), ("admin", &["system:masters".to_string()][..]));
         assert!(user.extra["authentication.kubernetes.io/credential-id"][0].starts_with("X509SHA256="));
         let stranger = self::pki();
-        assert!(handshake(&server, client_config(&pki, Some(&stranger.admin))).is_err());
+        let admin = handshake(server, client_config(&pki, Some(&stranger.admin))).unwrap().unwrap();
+        assert!(!tls.is_good(&[admin]), "it shakes hands and is nobody");
     }
 
     #[test]
     fn a_replaced_certificate_is_used_from_then_on() {
         let pki = pki();
         let serving = Arc::new(ServingCertificate::new(&pki.serving.certificate_pem, &pki.serving.key_pem).unwrap());
-        let server = Arc::new(server_config(serving.clone(), pki.authority.certificate_pem()).unwrap());
+        let server = server_tls(serving.clone(), pki.authority.certificate_pem()).unwrap().config;
         let names = ["elsewhere".to_string()];
         let lifetime = SignedDuration::from_hours(1);
         let leaf = Leaf { common_name: "other", organization: None, names: &names, usage: Usage::Server, lifetime };

@@ -28,8 +28,36 @@ pub(super) fn zero(of: &str, field: &str, line: &Line<'_>) -> Option<Value> {
 }
 
 impl Builtin {
-    /// Adds what upstream writes for fields that are not set. Meant for whole objects of built-in kinds, after
-    /// defaulting and validation: some of these values would not pass.
+    /// Gives an object the form in which upstream writes it: maps and lists that are empty go, where Go leaves them
+    /// out, and fields that it always writes come.
+    pub fn normalize(&self, schema: SchemaNode<'_>, value: &mut Value) {
+        match value {
+            Value::Object(map) => {
+                let zeros = self.zeros.get(&schema.id()).map(Vec::as_slice).unwrap_or_default();
+                map.retain(|key, value| {
+                    !is_nothing(schema.property(key), value) || zeros.iter().any(|(always, zero)| always == key && zero.is_null())
+                });
+                for (field, zero) in zeros {
+                    if !map.contains_key(*field) {
+                        map.insert((*field).into(), zero.clone());
+                    }
+                }
+                for (key, value) in map {
+                    if let Some(field) = schema.field(key) {
+                        self.normalize(field, value);
+                    }
+                }
+            }
+            Value::Array(items) => {
+                if let Some(schema) = schema.items() {
+                    items.iter_mut().for_each(|item| self.normalize(schema, item));
+                }
+            }
+            _ => {}
+        }
+    }
+
+    /// Adds what upstream writes for fields that are not set.
     pub fn fill_zeros(&self, schema: SchemaNode<'_>, value: &mut Value) {
         match value {
             Value::Object(map) => {
@@ -51,6 +79,16 @@ impl Builtin {
             }
             _ => {}
         }
+    }
+}
+
+/// An empty map or list; `{}` of a struct says something.
+fn is_nothing(schema: Option<SchemaNode<'_>>, value: &Value) -> bool {
+    let Some(schema) = schema else { return false };
+    match value {
+        Value::Object(map) => map.is_empty() && schema.additional().is_some() && schema.get().properties.is_empty(),
+        Value::Array(items) => items.is_empty() && schema.items().is_some(),
+        _ => false,
     }
 }
 

@@ -35,6 +35,16 @@ impl Body {
     }
 }
 
+impl std::fmt::Debug for Body {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        // Bodies stay out of logs.
+        match self {
+            Self::Full(bytes) => write!(f, "Full({} bytes)", bytes.as_ref().map_or(0, Bytes::len)),
+            Self::Stream(_) => f.write_str("Stream"),
+        }
+    }
+}
+
 impl HttpBody for Body {
     type Data = Bytes;
     type Error = BoxError;

@@ -2,7 +2,7 @@
 
 use http::HeaderMap;
 use http::header::{ACCEPT, ACCEPT_ENCODING, CONTENT_TYPE};
-use sublet_machinery::ApiError;
+use sublet_machinery::{ApiError, Reason};
 
 pub const PROTOBUF: &str = "application/vnd.kubernetes.protobuf";
 
@@ -29,47 +29,49 @@ pub enum Form {
 pub struct Accepted {
     pub encoding: Encoding,
     pub form: Form,
+    /// The form was asked for a list.
+    pub of_list: bool,
     pub pretty: bool,
 }
 
-/// The first acceptable entry of the Accept header.
-pub fn accept(headers: &HeaderMap) -> Result<Accepted, ApiError> {
-    first(headers, |_| true)
+/// The first acceptable entry of the Accept header. Where lists are, streams can be had as well.
+pub fn accept(headers: &HeaderMap, is_list: bool) -> Result<Accepted, ApiError> {
+    let streams = if is_list { ", application/json;stream=watch, application/vnd.kubernetes.protobuf;stream=watch" } else { "" };
+    first(headers, |_| true, "application/json, application/yaml, application/vnd.kubernetes.protobuf", streams)
 }
 
 /// The same for a custom resource, which has no protobuf; its metadata has.
 pub fn accept_custom(headers: &HeaderMap) -> Result<Accepted, ApiError> {
     let speaks = |accepted: &Accepted| accepted.encoding != Encoding::Protobuf || accepted.form == Form::Metadata;
-    first(headers, speaks)
+    first(headers, speaks, "application/json, application/yaml", "")
 }
 
-fn first(headers: &HeaderMap, speaks: impl Fn(&Accepted) -> bool) -> Result<Accepted, ApiError> {
-    let mut seen = false;
+fn first(headers: &HeaderMap, speaks: impl Fn(&Accepted) -> bool, known: &str, streams: &str) -> Result<Accepted, ApiError> {
+    let (mut seen, mut seen_known) = (false, false);
     for value in headers.get_all(ACCEPT) {
         let Ok(value) = value.to_str() else { continue };
         for entry in value.split(',').map(str::trim).filter(|e| !e.is_empty()) {
             seen = true;
+            seen_known |= encoding_of(entry.split(';').next().unwrap_or_default().trim()).is_some();
             if let Some(accepted) = accept_entry(entry).filter(&speaks) {
                 return Ok(accepted);
             }
         }
     }
+    if seen_known {
+        // The media type is one of ours, the form is not.
+        let why = format!("only the following media types are accepted: {known}");
+        return Err(ApiError::new(406, Reason::NotAcceptable, why));
+    }
     if seen {
-        return Err(ApiError::not_acceptable(
-            "only the following media types are accepted: application/json, application/yaml, application/vnd.kubernetes.protobuf",
-        ));
+        return Err(ApiError::not_acceptable(format!("406: Not Acceptable\n\nAvailable representations: {known}{streams}")));
     }
     Ok(Accepted::default())
 }
 
 fn accept_entry(entry: &str) -> Option<Accepted> {
     let mut parts = entry.split(';').map(str::trim);
-    let encoding = match parts.next()? {
-        "application/json" | "*/*" | "application/*" | "text/*" | "text/html" => Encoding::Json,
-        "application/yaml" => Encoding::Yaml,
-        PROTOBUF => Encoding::Protobuf,
-        _ => return None,
-    };
+    let encoding = encoding_of(parts.next()?)?;
     let (mut as_kind, mut group, mut version, mut pretty) = ("", "", "", false);
     for parameter in parts {
         match parameter.split_once('=') {
@@ -87,7 +89,16 @@ fn accept_entry(entry: &str) -> Option<Accepted> {
         ("PartialObjectMetadata" | "PartialObjectMetadataList", "meta.k8s.io", "v1" | "v1beta1") => Form::Metadata,
         _ => return None,
     };
-    Some(Accepted { encoding, form, pretty })
+    Some(Accepted { encoding, form, of_list: as_kind == "PartialObjectMetadataList", pretty })
+}
+
+fn encoding_of(media_type: &str) -> Option<Encoding> {
+    match media_type {
+        "application/json" | "*/*" | "application/*" => Some(Encoding::Json),
+        "application/yaml" => Some(Encoding::Yaml),
+        PROTOBUF => Some(Encoding::Protobuf),
+        _ => None,
+    }
 }
 
 pub fn accepts_gzip(headers: &HeaderMap) -> bool {
@@ -109,7 +120,7 @@ mod tests {
     fn check(header: &str) -> Option<(Encoding, Form)> {
         let mut headers = HeaderMap::new();
         headers.insert(ACCEPT, header.parse().unwrap());
-        accept(&headers).ok().map(|a| (a.encoding, a.form))
+        accept(&headers, false).ok().map(|a| (a.encoding, a.form))
     }
 
     #[test]

@@ -2,6 +2,7 @@
 
 use super::query::Query;
 use http::Method;
+use sublet_machinery::selector::FieldSelector;
 
 /// A request, taken apart.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -17,6 +18,8 @@ pub struct RequestInfo {
     pub resource: String,
     pub subresource: String,
     pub name: String,
+    /// The one name that the field selector of a list or watch asks for.
+    pub selected_name: String,
     /// What follows the subresource: the path of a proxy request.
     pub rest: String,
 }
@@ -87,9 +90,28 @@ impl RequestInfo {
         if watches && (verb == "list" || (verb == "get" && watch_prefix)) {
             verb = "watch";
         }
+        // Rights on one name allow to list and watch just that one.
+        if info.name.is_empty()
+            && matches!(verb, "list" | "watch" | "deletecollection")
+            && let Some(name) = selected_name(query.get("fieldSelector"))
+        {
+            info.selected_name = name;
+        }
         info.verb = verb;
         info
     }
+
+    /// The name that authorization looks at.
+    pub fn authorized_name(&self) -> &str {
+        if self.name.is_empty() { &self.selected_name } else { &self.name }
+    }
+}
+
+fn selected_name(field_selector: &str) -> Option<String> {
+    let selector = FieldSelector::parse(field_selector).ok()?;
+    let term = selector.terms().iter().find(|t| t.field == "metadata.name" && !t.negated && !t.value.is_empty())?;
+    // As upstream, a name that could not be part of a path counts for nothing.
+    (!term.value.contains(['/', '%']) && !matches!(term.value.as_str(), "." | "..")).then(|| term.value.clone())
 }
 
 fn plain_verb(method: &Method) -> &'static str {

@@ -68,6 +68,11 @@ pub fn text(status: StatusCode, body: impl Into<Bytes>) -> HttpResponse {
     bytes(status, "text/plain; charset=utf-8", body.into())
 }
 
+/// Where no API is: the page of a plain web server.
+pub fn no_such_page() -> HttpResponse {
+    text(StatusCode::NOT_FOUND, "404 page not found\n")
+}
+
 /// The one place where an error becomes a `Status`.
 pub fn error(error: &ApiError, accepted: Accepted) -> HttpResponse {
     let status = StatusCode::from_u16(error.code).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);

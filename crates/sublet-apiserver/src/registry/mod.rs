@@ -115,6 +115,11 @@ impl Resource {
         if self.group.is_empty() { self.plural.clone() } else { format!("{}.{}", self.plural, self.group) }
     }
 
+    /// Where upstream's Go code has the kind, which some of its messages tell: `core`, `apps`, `rbac`.
+    pub fn internal_package(&self) -> &str {
+        if self.group.is_empty() { "core" } else { self.group.split('.').next().unwrap_or_default() }
+    }
+
     pub fn subresource(&self, name: &str) -> Option<&Subresource> {
         self.subresources.iter().find(|s| s.name == name)
     }

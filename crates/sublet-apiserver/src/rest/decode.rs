@@ -2,13 +2,14 @@
 
 use super::ResourceRequest;
 use super::options::{FieldValidation, field_validation};
+use crate::facts::builtin;
 use crate::http::negotiate::{PROTOBUF, content_type};
 use crate::protobuf;
 use crate::registry::Resource;
 use serde_json::{Value, json};
 use std::borrow::Cow;
 use sublet_machinery::structural::{self, Decoded};
-use sublet_machinery::{ApiError, FieldError, FieldPath, ObjectExt, Reason};
+use sublet_machinery::{ApiError, FieldError, FieldPath, ObjectExt};
 
 /// The body as JSON text, by its media type; and what a strict YAML reader says about it.
 fn json_text<'a>(request: &'a ResourceRequest<'_>, media_type: &str) -> Result<(Cow<'a, [u8]>, Vec<String>), ApiError> {
@@ -33,18 +34,31 @@ fn speaks_protobuf(request: &ResourceRequest<'_>) -> bool {
 }
 
 fn unreadable_protobuf(resource: &Resource, body: &[u8], error: &protobuf::ProtobufError) -> ApiError {
-    const SUMMARY_BYTES_MAX: usize = 30;
     if let Some((version, kind)) = &error.of {
         let version = version.rsplit('/').next().unwrap_or_default();
         return ApiError::bad_request(format!("{kind} in version {version:?} cannot be handled as a {}: {error}", resource.kind));
     }
-    let mut summary: String = body.iter().take(SUMMARY_BYTES_MAX).map(|byte| format!("{byte:02x}")).collect();
-    match body.len() {
-        0 => summary.push_str("<empty>"),
-        length if length > SUMMARY_BYTES_MAX => summary.push_str(" ..."),
-        _ => {}
+    unrecognized(resource, body, &error.to_string())
+}
+
+/// A body that does not even tell what it is.
+fn unrecognized(resource: &Resource, body: &[u8], why: &str) -> ApiError {
+    ApiError::bad_request(format!("the object provided is unrecognized (must be of type {}): {why} ({})", resource.kind, summary(body)))
+}
+
+/// The start of a body: text that looks like JSON as it is, anything else in hexadecimal.
+fn summary(body: &[u8]) -> String {
+    const BYTES_MAX: usize = 30;
+    let start = &body[..body.len().min(BYTES_MAX)];
+    let mut text = match start.first() {
+        None => return "<empty>".into(),
+        Some(b'{') => String::from_utf8_lossy(start).into_owned(),
+        Some(_) => start.iter().map(|byte| format!("{byte:02x}")).collect(),
+    };
+    if body.len() > BYTES_MAX {
+        text.push_str(" ...");
     }
-    ApiError::bad_request(format!("the object provided is unrecognized (must be of type {}): {error} ({summary})", resource.kind))
+    text
 }
 
 /// Any JSON or YAML body, without a schema.
@@ -55,7 +69,7 @@ pub fn parse_body(request: &ResourceRequest<'_>) -> Result<Value, ApiError> {
 
 /// A patch body as JSON, with the strict errors of its text.
 pub fn parse_patch(request: &ResourceRequest<'_>) -> Result<Decoded, ApiError> {
-    structural::decode(&request.body).map_err(|e| ApiError::bad_request(format!("error decoding patch: {e}")))
+    structural::decode(&request.body).map_err(|_| ApiError::bad_request("invalid JSON patch"))
 }
 
 pub fn unsupported(request: &ResourceRequest<'_>) -> ApiError {
@@ -70,44 +84,126 @@ pub fn object(request: &ResourceRequest<'_>, options_kind: &str) -> Result<Value
     object_as(request, options_kind, content_type(request.headers))
 }
 
-/// As [`object`], whatever the Content-Type says the body is: apply sends YAML.
-pub fn object_as(request: &ResourceRequest<'_>, options_kind: &str, media_type: &str) -> Result<Value, ApiError> {
+/// As [`object`], whatever the Content-Type says the body is.
+fn object_as(request: &ResourceRequest<'_>, options_kind: &str, media_type: &str) -> Result<Value, ApiError> {
     let validation = field_validation(request.query, options_kind)?;
-    let (text, strict_yaml) = json_text(request, media_type)?;
-    read(request, &text, strict_yaml, validation)
+    let (text, mut strict_yaml) = json_text(request, media_type)?;
+    if validation == FieldValidation::Strict && !strict_yaml.is_empty() {
+        // The YAML reader's errors come as one.
+        strict_yaml = vec![format!("yaml: unmarshal errors:\n  {}", strict_yaml.join("\n  "))];
+    }
+    read(request, &text, strict_yaml, validation).map_err(|unreadable| match unreadable {
+        Unreadable::Unrecognized(why) => {
+            unrecognized(&request.resource, &text, &format!("couldn't get version/kind; json parse error: {why}"))
+        }
+        Unreadable::Unfit(why) => unfit(&request.resource, &why),
+        Unreadable::Other(error) => error,
+    })
 }
 
-/// Makes a patched object conform to the schema again.
-pub fn conform(request: &ResourceRequest<'_>, value: &Value, strict: Vec<String>, validation: FieldValidation) -> Result<Value, ApiError> {
+/// The configuration of a server-side apply: YAML whatever the Content-Type says. Its fields become owned, so that
+/// there is no leaving out of those that nobody knows.
+pub fn applied(request: &ResourceRequest<'_>) -> Result<Value, ApiError> {
+    const YAML: &str = "application/apply-patch+yaml";
+    let resource = &request.resource;
+    if resource.custom.is_some() {
+        return object_as(request, "PatchOptions", YAML);
+    }
+    let document = structural::yaml_to_json(&request.body)
+        .map_err(|e| ApiError::bad_request(format!("error encoding patch: {}", e.replace("yaml: line 1: ", "yaml: "))))?;
+    let decoded = structural::decode_typed(&document.json, resource.schema.node()).map_err(|e| ApiError::bad_request(e.to_string()))?;
+    let untyped = || structural::decode(&document.json).map(|d| d.value).unwrap_or_default();
+    let mut value = decoded.value;
+    if tells_its_type(&document.json).is_err() || value.kind() != resource.kind || value.api_version() != resource.api_version() {
+        let given = untyped();
+        return Err(ApiError::bad_request(format!("invalid object type: {}", go_kind(given.api_version(), given.kind()))));
+    }
+    let unknown = decoded.strict.iter().find_map(|p| p.strip_prefix("unknown field ")).map(|path| {
+        // Upstream's path begins with a dot.
+        format!(".{}: field not declared in schema", path.trim_matches('"'))
+    });
+    if let Some(why) = decoded.type_error.or(unknown) {
+        let object = untyped();
+        let target = format!("{}/{}; {}", object.namespace(), object.name(), go_kind(object.api_version(), object.kind()));
+        return Err(ApiError::bad_request(format!("failed to create typed patch object ({target}): {why}")));
+    }
+    let problems = document.duplicates.into_iter().chain(decoded.strict);
+    match field_validation(request.query, "PatchOptions")? {
+        FieldValidation::Strict => {
+            let problems: Vec<String> = problems.collect();
+            if !problems.is_empty() {
+                return Err(unfit(resource, &format!("strict decoding error: {}", problems.join(", "))));
+            }
+        }
+        FieldValidation::Warn => problems.for_each(|problem| request.warn(problem)),
+        FieldValidation::Ignore => {}
+    }
+    check_type(resource, &mut value)?;
+    Ok(value)
+}
+
+/// Group, version and kind as Go prints them: `apps/v1, Kind=Deployment`.
+fn go_kind(api_version: &str, kind: &str) -> String {
+    let slash = if api_version.contains('/') { "" } else { "/" };
+    format!("{slash}{api_version}, Kind={kind}")
+}
+
+/// Makes a patched object conform to the schema again; what does not is told with the patch.
+pub fn conform(
+    request: &ResourceRequest<'_>,
+    value: &Value,
+    strict: Vec<String>,
+    validation: FieldValidation,
+    patch: impl Fn() -> String,
+) -> Result<Value, ApiError> {
     let text = serde_json::to_vec(value).expect("a Value is always writable");
-    read(request, &text, strict, validation)
+    read(request, &text, strict, validation).map_err(|unreadable| match unreadable {
+        Unreadable::Unrecognized(why) | Unreadable::Unfit(why) => unfit_patch(patch(), why),
+        Unreadable::Other(error) if error.code == 400 && request.resource.custom.is_none() => unfit_patch(patch(), error.message),
+        Unreadable::Other(error) => error,
+    })
+}
+
+/// A patch that makes something else of the object than one of its kind.
+pub fn unfit_patch(patch: String, why: String) -> ApiError {
+    ApiError::invalid("", "", "", &[FieldError::invalid(&FieldPath::new("patch"), patch, why)])
+}
+
+/// Why some text is no object of the kind that is expected.
+enum Unreadable {
+    /// It is no JSON, or does not tell what it is.
+    Unrecognized(String),
+    /// It is an object of the kind with something wrong in it.
+    Unfit(String),
+    Other(ApiError),
 }
 
 /// Reads an object of the resource's kind: wrong types are refused, unknown fields handled as asked.
-fn read(request: &ResourceRequest<'_>, text: &[u8], strict: Vec<String>, validation: FieldValidation) -> Result<Value, ApiError> {
+fn read(request: &ResourceRequest<'_>, text: &[u8], strict: Vec<String>, validation: FieldValidation) -> Result<Value, Unreadable> {
     let resource = &request.resource;
-    let syntax = |e: structural::SyntaxError| ApiError::bad_request(unreadable(resource, &e.to_string()));
+    let syntax = |e: structural::SyntaxError| Unreadable::Unrecognized(e.to_string());
     let mut problems = strict;
     let mut value;
     if resource.custom.is_none() {
         let decoded = structural::decode_typed(text, resource.schema.node()).map_err(syntax)?;
+        value = decoded.value;
         if let Some(why) = decoded.type_error {
-            return Err(ApiError::bad_request(unreadable(resource, &why)));
+            tells_its_type(text).map_err(Unreadable::Unrecognized)?;
+            check_type(resource, &mut value).map_err(Unreadable::Other)?;
+            return Err(Unreadable::Unfit(why));
         }
         problems.extend(decoded.strict);
-        value = decoded.value;
-        check_type(resource, &mut value)?;
+        check_type(resource, &mut value).map_err(Unreadable::Other)?;
     } else {
         let mut decoded = structural::decode(text).map_err(syntax)?;
-        check_type(resource, &mut decoded.value)?;
-        crate::crd::read(resource, &mut decoded)?;
+        check_type(resource, &mut decoded.value).map_err(Unreadable::Other)?;
+        crate::crd::read(resource, &mut decoded).map_err(Unreadable::Other)?;
         problems.extend(decoded.strict);
         value = decoded.value;
     }
     match validation {
         FieldValidation::Strict if !problems.is_empty() => {
-            let list = format!("strict decoding error: {}", problems.join(", "));
-            Err(ApiError::bad_request(if resource.custom.is_some() { list } else { unreadable(resource, &list) }))
+            Err(Unreadable::Unfit(format!("strict decoding error: {}", problems.join(", "))))
         }
         FieldValidation::Warn => {
             for problem in problems {
@@ -119,6 +215,31 @@ fn read(request: &ResourceRequest<'_>, text: &[u8], strict: Vec<String>, validat
     }
 }
 
+/// Whether JSON is an object whose `apiVersion` and `kind` are texts; the error is the one of Go's decoder.
+fn tells_its_type(text: &[u8]) -> Result<(), String> {
+    let value = structural::decode(text).map_err(|e| e.to_string())?.value;
+    let Some(map) = value.as_object() else {
+        return Err(format!(
+            "json: cannot unmarshal {} into Go value of type struct {{ APIVersion string \"json:\\\"apiVersion,omitempty\\\"\"; \
+             Kind string \"json:\\\"kind,omitempty\\\"\" }}",
+            go_type(&value)
+        ));
+    };
+    for key in ["apiVersion", "kind"] {
+        match map.get(key) {
+            None | Some(Value::String(_) | Value::Null) => {}
+            Some(other) => {
+                return Err(format!("json: cannot unmarshal {} into Go struct field .{key} of type string", go_type(other)));
+            }
+        }
+    }
+    Ok(())
+}
+
+fn unfit(resource: &Resource, why: &str) -> ApiError {
+    ApiError::bad_request(unreadable(resource, why))
+}
+
 fn unreadable(resource: &Resource, why: &str) -> String {
     format!("{} in version {:?} cannot be handled as a {}: {why}", resource.kind, resource.version, resource.kind)
 }
@@ -126,15 +247,9 @@ fn unreadable(resource: &Resource, why: &str) -> String {
 /// `apiVersion` and `kind` must be those of the path.
 pub fn check_type(resource: &Resource, value: &mut Value) -> Result<(), ApiError> {
     if !value.is_object() {
-        return Err(ApiError::bad_request(format!(
-            "{} in version {:?} cannot be handled as a {}: json: cannot unmarshal {} into Go value of type {}.{}",
-            resource.kind,
-            resource.version,
-            resource.kind,
-            go_type(value),
-            resource.version,
-            resource.kind
-        )));
+        let go_type = go_type(value);
+        let why = format!("json: cannot unmarshal {go_type} into Go value of type {}.{}", resource.version, resource.kind);
+        return Err(unfit(resource, &why));
     }
     let (kind, api_version) = (value.kind().to_string(), value.api_version().to_string());
     // A body without a type is taken for the expected one, as upstream's decoder defaults it for built-ins.
@@ -150,28 +265,43 @@ pub fn check_type(resource: &Resource, value: &mut Value) -> Result<(), ApiError
     } else if api_version.is_empty() {
         return Err(ApiError::bad_request(format!("Object 'apiVersion' is missing in '{value}'")));
     }
-    if value.kind() != resource.kind || value.api_version() != resource.api_version() {
-        if value.api_version() != resource.api_version() {
-            return Err(ApiError::bad_request(format!(
-                "the API version in the data ({}) does not match the expected API version ({})",
-                value.api_version(),
-                resource.api_version()
-            )));
-        }
+    if value.kind() == resource.kind && value.api_version() == resource.api_version() {
+        return Ok(());
+    }
+    if resource.custom.is_some() && value.api_version() == resource.api_version() {
+        let error = FieldError::invalid(&FieldPath::new("kind"), value.kind(), format!("must be {}", resource.kind));
+        return Err(ApiError::invalid(&resource.group, value.kind(), value.name(), &[error]));
+    }
+    let group_of = |api_version: &str| api_version.split_once('/').map_or(String::new(), |(group, _)| group.to_string());
+    let other_version = value.kind() == resource.kind && group_of(value.api_version()) == resource.group;
+    if resource.custom.is_some() || (other_version && is_builtin(value)) {
         return Err(ApiError::bad_request(format!(
-            "{} in version {:?} cannot be handled as a {}: converting ({}) to ({}.{}): unknown conversion",
-            value.kind(),
-            resource.version,
-            resource.kind,
-            value.kind(),
-            resource.version,
-            resource.kind
+            "the API version in the data ({}) does not match the expected API version ({})",
+            value.api_version(),
+            resource.api_version()
         )));
     }
-    Ok(())
+    Err(other_kind(value, resource.internal_package(), &resource.kind))
 }
 
-fn go_type(value: &Value) -> &'static str {
+/// The error for a body of another kind than the expected one.
+fn other_kind(value: &Value, package: &str, expected: &str) -> ApiError {
+    let (kind, api_version) = (value.kind(), value.api_version());
+    let version = api_version.rsplit('/').next().unwrap_or_default();
+    let why = if is_builtin(value) {
+        format!("converting ({version}.{kind}) to ({package}.{expected}): unknown conversion")
+    } else {
+        format!("no kind {kind:?} is registered for version {api_version:?}")
+    };
+    ApiError::bad_request(format!("{kind} in version {version:?} cannot be handled as a {expected}: {why}"))
+}
+
+fn is_builtin(value: &Value) -> bool {
+    let (group, version) = value.api_version().split_once('/').unwrap_or(("", value.api_version()));
+    builtin().kind(group, version, value.kind()).is_some()
+}
+
+pub fn go_type(value: &Value) -> &'static str {
     match value {
         Value::Null => "null",
         Value::Bool(_) => "bool",
@@ -210,18 +340,26 @@ pub fn options_body(request: &ResourceRequest<'_>) -> Result<Value, ApiError> {
     if request.body.is_empty() {
         return Ok(Value::Null);
     }
-    let value = parse_body(request)?;
-    if value.is_null() {
-        return Ok(value);
+    let (text, _) = json_text(request, content_type(request.headers))?;
+    let syntax = |why: &str| ApiError::bad_request(format!("couldn't get version/kind; json parse error: {why}"));
+    let schema = builtin().kind("", "v1", "DeleteOptions").expect("the facts have DeleteOptions");
+    let decoded = structural::decode_typed(&text, schema.node()).map_err(|e| syntax(&e.to_string()))?;
+    let value = decoded.value;
+    if !matches!(value.kind(), "DeleteOptions" | "") {
+        let (kind, version) = (value.kind(), value.api_version());
+        return Err(ApiError::bad_request(format!("no kind {kind:?} is registered for version {version:?}")));
     }
-    if !value.is_object() || !matches!(value.kind(), "DeleteOptions" | "") {
-        return Err(ApiError::new(400, Reason::BadRequest, "the body of a delete request must be DeleteOptions"));
+    match decoded.type_error {
+        None => Ok(value),
+        Some(why) => {
+            tells_its_type(&text).map_err(|e| syntax(&e))?;
+            Err(ApiError::bad_request(why))
+        }
     }
-    Ok(value)
 }
 
-/// A body that must be of one kind, for subresources.
-pub fn body_of_kind(request: &ResourceRequest<'_>, kind: &str) -> Result<Value, ApiError> {
+/// A body that must be of one kind, for subresources. `package` is where upstream has the kind.
+pub fn body_of_kind(request: &ResourceRequest<'_>, package: &str, kind: &str) -> Result<Value, ApiError> {
     let mut value = parse_body(request)?;
     if !value.is_object() {
         return Err(ApiError::bad_request(format!("the request body must be a {kind} object")));
@@ -230,8 +368,7 @@ pub fn body_of_kind(request: &ResourceRequest<'_>, kind: &str) -> Result<Value, 
         value["kind"] = json!(kind);
     }
     if value.kind() != kind {
-        let error = FieldError::invalid(&FieldPath::new("kind"), value.kind(), format!("must be {kind}"));
-        return Err(ApiError::bad_request(error.to_string()));
+        return Err(other_kind(&value, package, kind));
     }
     Ok(value)
 }
@@ -247,7 +384,7 @@ pub enum ScaleBody {
 /// A Scale has no lists, so that a strategic merge is a merge.
 pub fn parse_body_as_patch_or_object(request: &ResourceRequest<'_>) -> Result<ScaleBody, ApiError> {
     if request.info.verb != "patch" {
-        return body_of_kind(request, "Scale").map(ScaleBody::Object);
+        return body_of_kind(request, "autoscaling", "Scale").map(ScaleBody::Object);
     }
     let json = || parse_patch(request).map(|d| d.value);
     match content_type(request.headers) {

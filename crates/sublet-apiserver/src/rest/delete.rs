@@ -86,8 +86,8 @@ impl DeleteOptions {
         if let Some(policy) = &policy
             && !matches!(policy.as_str(), "Orphan" | "Background" | "Foreground")
         {
-            let error =
-                FieldError::not_supported(&FieldPath::new("propagationPolicy"), policy.as_str(), &["Background", "Foreground", "Orphan"]);
+            let known = ["Foreground", "Background", "Orphan", "nil"];
+            let error = FieldError::not_supported_in_order(&FieldPath::new("propagationPolicy"), policy.as_str(), &known);
             return Err(ApiError::invalid("meta.k8s.io", "DeleteOptions", "", &[error]));
         }
         Ok(Self {
@@ -102,7 +102,8 @@ impl DeleteOptions {
 
 /// What one step of a deletion does to the object.
 enum Step {
-    Remove,
+    /// The object as the answer shows it.
+    Remove(Value),
     /// Mark it; others finish the deletion.
     Mark(Value),
     /// Nothing changes: it is being deleted already.
@@ -191,7 +192,7 @@ impl Server {
             match plan(resource, &old, options, &self.now(), self.clock_now()) {
                 Step::Keep => return Ok((Written::Entry(entry), false)),
                 // A definition goes after its instances.
-                Step::Remove if is_held_by_instances(resource, &old) => {
+                Step::Remove(_) if is_held_by_instances(resource, &old) => {
                     if let Some(done) =
                         self.mark(resource, &entry, &old, crate::crd::begin_delete(&old, &self.now()), options.dry_run).await?
                     {
@@ -205,16 +206,16 @@ impl Server {
                         return Ok((done, false));
                     }
                 }
-                Step::Remove if options.dry_run => return Ok((Written::Value(Value::clone(&old)), true)),
+                Step::Remove(last) if options.dry_run => return Ok((Written::Value(last), true)),
                 Step::Mark(marked) => {
                     if let Some(done) = self.mark(resource, &entry, &old, marked, options.dry_run).await? {
                         return Ok((done, false));
                     }
                 }
-                Step::Remove => match self.store().write(&bucket, namespace, name, None, Expect::At(entry.revision)).await {
-                    Ok(gone) => {
+                Step::Remove(last) => match self.store().write(&bucket, namespace, name, None, Expect::At(entry.revision)).await {
+                    Ok(_) => {
                         self.after_delete(resource, &old).await;
-                        return Ok((Written::Value(entry_value(resource, &gone)), true));
+                        return Ok((Written::Value(last), true));
                     }
                     Err(StorageError::Conflict { .. }) => {}
                     Err(error) => return Err(storage_error(&error)),
@@ -261,13 +262,16 @@ fn entry_value(resource: &Resource, entry: &Entry) -> Value {
 }
 
 fn check_preconditions(resource: &Resource, old: &Value, options: &DeleteOptions) -> Result<(), ApiError> {
-    let failed = |what: &str, wanted: &str, actual: &str| {
-        let why = format!("Precondition failed: {what} in precondition: {wanted}, {what} in object meta: {actual}");
-        Err(ApiError::conflict(&resource.group, &resource.plural, old.name(), why))
+    // With the kind, where other conflicts have the resource.
+    let failed = |what: &str, wanted: &str, actual: &str, since: &str| {
+        let why = format!("the {what} in the precondition ({wanted}) does not match the {what} in record ({actual}). {since}");
+        Err(ApiError::conflict(&resource.group, &resource.kind, old.name(), why))
     };
     match (&options.uid, &options.resource_version) {
-        (Some(uid), _) if uid != old.uid() => failed("UID", uid, old.uid()),
-        (_, Some(version)) if version != old.resource_version() => failed("ResourceVersion", version, old.resource_version()),
+        (Some(uid), _) if uid != old.uid() => failed("UID", uid, old.uid(), "The object might have been deleted and then recreated"),
+        (_, Some(version)) if version != old.resource_version() => {
+            failed("ResourceVersion", version, old.resource_version(), "The object might have been modified")
+        }
         _ => Ok(()),
     }
 }
@@ -291,13 +295,14 @@ fn plan(resource: &Resource, old: &Value, options: &DeleteOptions, now: &str, no
             new["metadata"]["deletionTimestamp"] = json!(deletion_time(old, current, grace));
         }
         if is_finished(resource, &new) {
-            return Step::Remove;
+            return Step::Remove(new);
         }
         return if shorter || finalizers_change { Step::Mark(new) } else { Step::Keep };
     }
     let held_by_namespace = resource.strategy.grace == Grace::Namespace && !old.array_at("/spec/finalizers").is_empty();
-    if grace == 0 && finalizers.is_empty() && !held_by_namespace {
-        return Step::Remove;
+    let at_once = grace == 0 && finalizers.is_empty() && !held_by_namespace;
+    if at_once && resource.strategy.grace != Grace::Pod {
+        return Step::Remove(new);
     }
     let timestamp = if grace == 0 { now.to_string() } else { later(now_at, grace) };
     let metadata = new.metadata_mut();
@@ -310,7 +315,7 @@ fn plan(resource: &Resource, old: &Value, options: &DeleteOptions, now: &str, no
         new.metadata_mut().remove("deletionGracePeriodSeconds");
         new.set_at("/status/phase", json!("Terminating"));
     }
-    Step::Mark(new)
+    if at_once { Step::Remove(new) } else { Step::Mark(new) }
 }
 
 fn later(now: jiff::Timestamp, seconds: i64) -> String {
@@ -373,7 +378,7 @@ mod tests {
 
     fn step(grace: Grace, old: &Value, options: &DeleteOptions) -> String {
         match plan(&resource(grace), old, options, "2026-01-01T00:00:00Z", jiff::Timestamp::from_second(1_767_225_600).unwrap()) {
-            Step::Remove => "remove".into(),
+            Step::Remove(_) => "remove".into(),
             Step::Keep => "keep".into(),
             Step::Mark(new) => format!(
                 "mark {} {} {}",

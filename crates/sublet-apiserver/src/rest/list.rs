@@ -8,11 +8,16 @@ use crate::http::HttpResponse;
 use crate::server::Server;
 use crate::store::Snapshot;
 use crate::store::entry::Entry;
-use base64::Engine as _;
-use base64::engine::general_purpose::URL_SAFE_NO_PAD;
-use serde_json::{Value, json};
+use base64::alphabet;
+use base64::engine::general_purpose::{GeneralPurpose, NO_PAD, URL_SAFE_NO_PAD};
+use base64::{DecodeError, Engine as _};
+use serde_json::json;
 use std::sync::Arc;
-use sublet_machinery::ApiError;
+use sublet_machinery::{ApiError, structural};
+
+/// As Go decodes: bits that are left over at the end do not matter.
+const LENIENT: GeneralPurpose = GeneralPurpose::new(&alphabet::URL_SAFE, NO_PAD.with_decode_allow_trailing_bits(true));
+const TOKEN_VERSION: &str = "meta.k8s.io/v1";
 
 /// A page of a list.
 pub struct Page {
@@ -123,34 +128,42 @@ impl Server {
 
 /// Upstream's form: base64 of JSON with version, revision and start key.
 fn encode_token(revision: u64, last_key: &str) -> String {
-    URL_SAFE_NO_PAD.encode(json!({"v": "meta.k8s.io/v1", "rv": revision, "start": format!("{last_key}\u{0}")}).to_string())
+    URL_SAFE_NO_PAD.encode(json!({"v": TOKEN_VERSION, "rv": revision, "start": format!("{last_key}\u{0}")}).to_string())
 }
 
 fn encode_inconsistent(start: &str) -> String {
-    URL_SAFE_NO_PAD.encode(json!({"v": "meta.k8s.io/v1", "rv": -1, "start": format!("{start}\u{0}")}).to_string())
+    URL_SAFE_NO_PAD.encode(json!({"v": TOKEN_VERSION, "rv": -1, "start": format!("{start}\u{0}")}).to_string())
 }
 
 /// The revision (`None`: the newest) and the key after which to go on.
 fn decode_token(token: &str) -> Result<(Option<u64>, String), ApiError> {
-    let bad = || {
-        ApiError::bad_request(
-            "continue key is not valid: incorrect key start: it does not match the list, get a new one with a list without it",
-        )
+    let bad = |why: String| ApiError::bad_request(format!("invalid continue token: continue key is not valid: {why}"));
+    let bytes = LENIENT.decode(token).map_err(|e| {
+        let at = match e {
+            DecodeError::InvalidByte(at, _) | DecodeError::InvalidLastSymbol(at, _) => at,
+            DecodeError::InvalidLength(_) | DecodeError::InvalidPadding => token.len(),
+        };
+        bad(format!("illegal base64 data at input byte {at}"))
+    })?;
+    let value = structural::decode(&bytes).map_err(|e| bad(e.to_string()))?.value;
+    let version = value["v"].as_str().unwrap_or_default();
+    if version != TOKEN_VERSION {
+        return Err(bad(format!("server does not recognize this encoded version {version}")));
+    }
+    let revision = match value["rv"].as_i64().unwrap_or(0) {
+        0 => return Err(bad(format!("incorrect encoded start resourceVersion (version {TOKEN_VERSION})"))),
+        revision => u64::try_from(revision).ok(),
     };
-    let bytes = URL_SAFE_NO_PAD.decode(token.trim_end_matches('=')).map_err(|_| bad())?;
-    let value: Value = serde_json::from_slice(&bytes).map_err(|_| bad())?;
-    if value["v"] != "meta.k8s.io/v1" {
-        return Err(bad());
+    let start = value["start"].as_str().unwrap_or_default();
+    if start.is_empty() {
+        return Err(bad(format!("encoded start key empty (version {TOKEN_VERSION})")));
     }
-    let start = value["start"].as_str().ok_or_else(bad)?.trim_end_matches('\0').to_string();
-    if start.contains("..") || start.len() > 1024 {
-        return Err(bad());
+    let key = start.trim_end_matches('\0');
+    // A key that leaves its place, as `../secrets` would.
+    if key.split('/').any(|part| matches!(part, "" | "." | "..")) {
+        return Err(bad(start.to_string()));
     }
-    match value["rv"].as_i64() {
-        Some(-1) => Ok((None, start)),
-        Some(revision) if revision > 0 => Ok((Some(revision as u64), start)),
-        _ => Err(bad()),
-    }
+    Ok((revision, key.to_string()))
 }
 
 #[cfg(test)]

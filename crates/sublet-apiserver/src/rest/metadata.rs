@@ -2,7 +2,7 @@
 
 use crate::registry::Resource;
 use serde_json::{Map, Value, json};
-use sublet_machinery::{ApiError, ObjectExt};
+use sublet_machinery::ObjectExt;
 
 /// Names made from `generateName` are cut so that the random end fits.
 const GENERATED_NAME_PREFIX_MAX: usize = 63 - RANDOM_LENGTH;
@@ -15,7 +15,7 @@ pub fn prepare_create(resource: &Resource, object: &mut Value, now: &str) {
     let generate = object.name().is_empty();
     let prefix = object.str_at("/metadata/generateName").unwrap_or_default().to_string();
     let metadata = object.metadata_mut();
-    for field in ["deletionTimestamp", "deletionGracePeriodSeconds", "selfLink", "generation", "resourceVersion"] {
+    for field in ["deletionTimestamp", "deletionGracePeriodSeconds", "selfLink", "resourceVersion"] {
         metadata.remove(field);
     }
     metadata.insert("uid".into(), json!(uuid::Uuid::new_v4().to_string()));
@@ -50,17 +50,16 @@ pub fn drop_empty(metadata: &mut Map<String, Value>) {
     });
 }
 
-/// Carries over what an update cannot change, and checks uid and resourceVersion. `unconditional`
-/// updates may leave the resourceVersion out.
-pub fn prepare_update(resource: &Resource, new: &mut Value, old: &Value) -> Result<(), ApiError> {
+/// Carries over what an update cannot change.
+pub fn prepare_update(resource: &Resource, new: &mut Value, old: &Value) {
     let name = old.name().to_string();
-    if !new.uid().is_empty() && new.uid() != old.uid() {
-        let why = format!("Precondition failed: UID in precondition: {}, UID in object meta: {}", new.uid(), old.uid());
-        return Err(ApiError::conflict(&resource.group, &resource.plural, &name, why));
+    // Another uid is left for validation to refuse.
+    if new.uid().is_empty() {
+        new.metadata_mut().insert("uid".into(), json!(old.uid()));
     }
     let metadata = new.metadata_mut();
     metadata.insert("name".into(), json!(name));
-    for field in ["uid", "creationTimestamp", "deletionTimestamp", "deletionGracePeriodSeconds", "generation", "selfLink", "generateName"] {
+    for field in ["creationTimestamp", "deletionTimestamp", "deletionGracePeriodSeconds", "generation", "selfLink", "generateName"] {
         match old["metadata"].get(field) {
             Some(value) => metadata.insert(field.into(), value.clone()),
             None => metadata.remove(field),
@@ -70,7 +69,6 @@ pub fn prepare_update(resource: &Resource, new: &mut Value, old: &Value) -> Resu
         metadata.insert("namespace".into(), old["metadata"]["namespace"].clone());
     }
     drop_empty(metadata);
-    Ok(())
 }
 
 /// Raises the generation when anything outside metadata and status changed.

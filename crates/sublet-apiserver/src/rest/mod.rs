@@ -19,7 +19,7 @@ use crate::http::{Query, RequestInfo};
 use crate::registry::{Resource, Snapshot};
 use http::HeaderMap;
 use std::sync::{Arc, Mutex};
-use sublet_machinery::ApiError;
+use sublet_machinery::{ApiError, FieldError, FieldPath};
 
 /// A request on a resource, authenticated and authorized.
 pub struct ResourceRequest<'a> {
@@ -50,7 +50,8 @@ impl ResourceRequest<'_> {
         const BYTES_MAX: usize = 128;
         let manager = self.query.get("fieldManager");
         if manager.len() > BYTES_MAX {
-            return Err(options::invalid_option("CreateOptions", "fieldManager", manager, "may not be more than 128 bytes"));
+            let error = FieldError::too_long(&FieldPath::new("fieldManager"), BYTES_MAX);
+            return Err(ApiError::invalid("meta.k8s.io", self.options_kind(), "", &[error]));
         }
         if !manager.is_empty() {
             return Ok(manager.to_string());
@@ -58,6 +59,16 @@ impl ResourceRequest<'_> {
         let agent = self.headers.get(http::header::USER_AGENT).and_then(|v| v.to_str().ok()).unwrap_or("unknown");
         let prefix = agent.split('/').next().unwrap_or("unknown");
         Ok(prefix.chars().filter(|c| !c.is_control()).take(BYTES_MAX).collect())
+    }
+
+    /// The kind of the options in the query.
+    pub fn options_kind(&self) -> &'static str {
+        match self.info.verb {
+            "create" => "CreateOptions",
+            "update" => "UpdateOptions",
+            "patch" => "PatchOptions",
+            _ => "DeleteOptions",
+        }
     }
 
     pub fn not_found(&self, name: &str) -> ApiError {

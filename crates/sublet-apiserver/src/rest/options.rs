@@ -1,7 +1,7 @@
 //! Options of requests, checked as upstream checks them.
 
 use crate::http::Query;
-use sublet_machinery::{ApiError, FieldError, FieldErrorKind, FieldPath};
+use sublet_machinery::{ApiError, FieldError, FieldPath};
 
 /// How a list or watch relates to a resourceVersion.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -40,20 +40,28 @@ impl ListOptions {
                 errors.push(FieldError::forbidden(&FieldPath::new("sendInitialEvents"), "sendInitialEvents is forbidden for list"));
             } else if version_match != "NotOlderThan" {
                 errors.push(FieldError::forbidden(&path, "sendInitialEvents requires setting resourceVersionMatch to NotOlderThan"));
+                if !version_match.is_empty() {
+                    errors.push(FieldError::not_supported(&path, version_match, &["NotOlderThan"]));
+                }
             }
             let _ = send;
         } else if !version_match.is_empty() {
             if is_watch {
                 errors
                     .push(FieldError::forbidden(&path, "resourceVersionMatch is forbidden for watch unless sendInitialEvents is provided"));
-            } else if !continue_token.is_empty() {
-                errors.push(FieldError::forbidden(&path, "resourceVersionMatch is forbidden when continue is provided"));
-            } else if resource_version.is_empty() {
-                errors.push(FieldError::forbidden(&path, "resourceVersionMatch is forbidden unless resourceVersion is provided"));
-            } else if !matches!(version_match, "Exact" | "NotOlderThan") {
-                errors.push(FieldError::not_supported(&path, version_match, &["Exact", "NotOlderThan", ""]));
-            } else if version_match == "Exact" && resource_version == "0" {
-                errors.push(FieldError::forbidden(&path, "resourceVersionMatch \"exact\" is forbidden for resourceVersion \"0\""));
+            } else {
+                if resource_version.is_empty() {
+                    errors.push(FieldError::forbidden(&path, "resourceVersionMatch is forbidden unless resourceVersion is provided"));
+                }
+                if !continue_token.is_empty() {
+                    errors.push(FieldError::forbidden(&path, "resourceVersionMatch is forbidden when continue is provided"));
+                }
+                if !matches!(version_match, "Exact" | "NotOlderThan") {
+                    errors.push(FieldError::not_supported_in_order(&path, version_match, &["Exact", "NotOlderThan", ""]));
+                }
+                if version_match == "Exact" && resource_version == "0" {
+                    errors.push(FieldError::forbidden(&path, "resourceVersionMatch \"exact\" is forbidden for resourceVersion \"0\""));
+                }
             }
         }
         if !errors.is_empty() {
@@ -91,7 +99,7 @@ pub fn parse_version(text: &str) -> Result<Option<u64>, ApiError> {
     text.parse().map(Some).map_err(|_| {
         let error =
             FieldError::invalid(&FieldPath::new("resourceVersion"), text, format!("strconv.ParseUint: parsing {text:?}: invalid syntax"));
-        ApiError::bad_request(format!("Invalid value: {text:?}: {error}"))
+        ApiError::bad_request(format!("invalid resource version: {error}"))
     })
 }
 
@@ -126,9 +134,4 @@ pub fn field_validation(query: &Query, options_kind: &str) -> Result<FieldValida
             Err(ApiError::invalid("meta.k8s.io", options_kind, "", &[error]))
         }
     }
-}
-
-pub fn invalid_option(kind: &str, field: &str, value: &str, detail: &str) -> ApiError {
-    let error = FieldError::new(FieldErrorKind::Invalid, &FieldPath::new(field), Some(value.into()), detail);
-    ApiError::invalid("meta.k8s.io", kind, "", &[error])
 }

@@ -12,9 +12,6 @@ use http::StatusCode;
 use serde_json::{Value, json};
 use sublet_machinery::{ApiError, FieldError, FieldPath, ObjectExt, Reason, apply, patch};
 
-const MEDIA_TYPES: &str =
-    "application/json-patch+json, application/merge-patch+json, application/strategic-merge-patch+json, application/apply-patch+yaml";
-
 impl Server {
     pub(crate) async fn handle_patch(&self, request: &ResourceRequest<'_>) -> Result<HttpResponse, ApiError> {
         let dry_run = options::dry_run(request.query, "PatchOptions")?;
@@ -22,27 +19,28 @@ impl Server {
         match content_type(request.headers) {
             "application/json-patch+json" => {
                 let body = decode::parse_patch(request)?;
-                self.patch_with(request, dry_run, validation, body.strict, |live| patch::json_patch::apply(live, &body.value)).await
+                self.patch_with(request, dry_run, validation, body.strict, None, |live| patch::json_patch::apply(live, &body.value)).await
             }
             "application/merge-patch+json" => {
                 let body = decode::parse_patch(request)?;
                 must_be_object(&body.value)?;
-                self.patch_with(request, dry_run, validation, body.strict, |live| patch::merge_patch::apply(live, &body.value)).await
+                self.patch_with(request, dry_run, validation, body.strict, None, |live| patch::merge_patch::apply(live, &body.value)).await
             }
             "application/strategic-merge-patch+json" => {
                 if request.resource.custom.is_some() {
-                    return Err(unsupported_patch(
-                        "application/json-patch+json, application/merge-patch+json, application/apply-patch+yaml",
+                    return Err(ApiError::unsupported_media_type(
+                        "the body of the request was in an unknown format - accepted media types include: \
+                         application/json-patch+json, application/merge-patch+json, application/apply-patch+yaml",
                     ));
                 }
                 let body = decode::parse_patch(request)?;
                 must_be_object(&body.value)?;
                 let schema = request.resource.schema.clone();
-                let merge = move |live: &Value| patch::strategic::merge(live, &body.value, schema.node());
-                self.patch_with(request, dry_run, validation, body.strict.clone(), merge).await
+                let merge = |live: &Value| patch::strategic::merge(live, &body.value, schema.node());
+                self.patch_with(request, dry_run, validation, body.strict.clone(), Some(&body.value), merge).await
             }
             "application/apply-patch+yaml" | "application/apply-patch" => self.apply(request, dry_run).await,
-            _ => Err(unsupported_patch(MEDIA_TYPES)),
+            _ => Err(unsupported_patch()),
         }
     }
 
@@ -52,6 +50,8 @@ impl Server {
         dry_run: bool,
         validation: FieldValidation,
         strict: Vec<String>,
+        // Strategic patches are told as they are, the others by what they make of the object.
+        told: Option<&Value>,
         merge: impl Fn(&Value) -> Result<Value, ApiError>,
     ) -> Result<HttpResponse, ApiError> {
         if request.query.has("force") && request.query.bool("force") {
@@ -63,9 +63,10 @@ impl Server {
         let strict = std::sync::Mutex::new(strict);
         let change = |live: &Value| {
             let mut new = merge(live)?;
-            keep_identity(request, live, &mut new)?;
+            keep_identity(live, &mut new)?;
             let strict = std::mem::take(&mut *strict.lock().expect("no holder of this lock panics"));
-            decode::conform(request, &new, strict, validation).map(Change::To)
+            let patch = || told.map_or_else(|| new.to_string(), go_text);
+            decode::conform(request, &new, strict, validation, patch).map(Change::To)
         };
         let written = self.modify(request, Some(&manager), dry_run, change).await?;
         self.present_written(request, StatusCode::OK, &written)
@@ -77,7 +78,7 @@ impl Server {
             return Err(ApiError::invalid("meta.k8s.io", "PatchOptions", "", &[error]));
         }
         let resource = &request.resource;
-        let mut config = decode::object_as(request, "PatchOptions", "application/apply-patch+yaml")?;
+        let mut config = decode::applied(request)?;
         if !config["metadata"]["managedFields"].is_null() {
             return Err(ApiError::bad_request("metadata.managedFields must be nil"));
         }
@@ -125,21 +126,43 @@ impl Server {
 }
 
 fn must_be_object(value: &Value) -> Result<(), ApiError> {
-    if value.is_object() { Ok(()) } else { Err(ApiError::bad_request("the patch must be an object")) }
+    let what = match value {
+        Value::Object(_) | Value::Null => return Ok(()),
+        Value::Array(_) => "array",
+        Value::String(_) => "string",
+        Value::Number(_) => "number",
+        Value::Bool(_) => "bool",
+    };
+    let why = format!("json: cannot unmarshal {what} into Go value of type map[string]interface {{}}");
+    Err(ApiError::bad_request(format!("error decoding patch: {why}")))
 }
 
-fn unsupported_patch(accepted: &str) -> ApiError {
-    ApiError::unsupported_media_type(format!("the body of the request was in an unknown format - accepted media types include: {accepted}"))
+/// A value as Go prints it.
+fn go_text(value: &Value) -> String {
+    match value {
+        Value::Null => "<nil>".into(),
+        Value::String(text) => text.clone(),
+        Value::Array(items) => format!("[{}]", items.iter().map(go_text).collect::<Vec<_>>().join(" ")),
+        Value::Object(map) => format!("map[{}]", map.iter().map(|(k, v)| format!("{k}:{}", go_text(v))).collect::<Vec<_>>().join(" ")),
+        other => other.to_string(),
+    }
+}
+
+fn unsupported_patch() -> ApiError {
+    ApiError { is_generic: true, ..ApiError::unsupported_media_type("415: Unsupported Media Type") }
 }
 
 /// A patch may not turn the object into another one.
-fn keep_identity(request: &ResourceRequest<'_>, live: &Value, new: &mut Value) -> Result<(), ApiError> {
+fn keep_identity(live: &Value, new: &mut Value) -> Result<(), ApiError> {
     if !new.is_object() {
         return Err(ApiError::bad_request("the patch leaves no object"));
     }
     if new.name() != live.name() {
-        let error = FieldError::invalid(&FieldPath::new("metadata.name"), new.name(), "field is immutable");
-        return Err(ApiError::invalid(&request.resource.group, &request.resource.kind, live.name(), &[error]));
+        return Err(ApiError::bad_request(format!(
+            "the name of the object ({}) does not match the name on the URL ({})",
+            new.name(),
+            live.name()
+        )));
     }
     if new.namespace().is_empty() && !live.namespace().is_empty() {
         new.metadata_mut().insert("namespace".into(), live.namespace().into());
@@ -147,7 +170,7 @@ fn keep_identity(request: &ResourceRequest<'_>, live: &Value, new: &mut Value) -
     if new.namespace() != live.namespace() {
         return Err(ApiError::bad_request("the namespace of the provided object does not match the namespace sent on the request"));
     }
-    decode::check_type(&request.resource, new)
+    Ok(())
 }
 
 fn check_applied_name(request: &ResourceRequest<'_>, config: &mut Value) -> Result<(), ApiError> {

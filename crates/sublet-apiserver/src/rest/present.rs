@@ -14,7 +14,7 @@ use crate::table;
 use bytes::Bytes;
 use http::StatusCode;
 use serde_json::{Value, json};
-use sublet_machinery::{ApiError, ObjectExt};
+use sublet_machinery::{ApiError, FieldError, FieldPath, ObjectExt, Reason};
 
 impl Server {
     pub(crate) fn present_entry(&self, request: &ResourceRequest<'_>, status: StatusCode, entry: &Entry) -> Result<HttpResponse, ApiError> {
@@ -40,6 +40,17 @@ impl Server {
     ) -> Result<HttpResponse, ApiError> {
         let shown = match request.accepted.form {
             Form::Whole => return Ok(respond::value(status, request.accepted, object)),
+            Form::Metadata if request.accepted.of_list => {
+                return Err(ApiError::new(
+                    406,
+                    Reason::NotAcceptable,
+                    format!(
+                        "you requested PartialObjectMetadataList, but the requested object is not a list (*{}.{})",
+                        request.resource.internal_package(),
+                        request.resource.kind
+                    ),
+                ));
+            }
             Form::Metadata => table::partial(object),
             Form::Table => {
                 let metadata = json!({"resourceVersion": object.resource_version()});
@@ -58,6 +69,17 @@ impl Server {
             metadata["remainingItemCount"] = json!(remaining);
         }
         let resource = &request.resource;
+        if request.accepted.form == Form::Metadata && !request.accepted.of_list {
+            return Err(ApiError::new(
+                406,
+                Reason::NotAcceptable,
+                format!(
+                    "you requested PartialObjectMetadata, but the requested object is a list (*{}.{})",
+                    resource.internal_package(),
+                    resource.list_kind
+                ),
+            ));
+        }
         if request.accepted.form == Form::Whole && request.accepted.encoding == Encoding::Protobuf {
             return Ok(respond::protobuf(StatusCode::OK, protobuf_list(resource, &metadata, &page)));
         }
@@ -82,7 +104,8 @@ impl Server {
     fn table(&self, request: &ResourceRequest<'_>, objects: &[Value], metadata: Value) -> Result<Value, ApiError> {
         let asked = request.query.get("includeObject");
         let include_object = table::IncludeObject::parse(asked).ok_or_else(|| {
-            super::options::invalid_option("TableOptions", "includeObject", asked, "must be empty, 'Metadata', 'None', or 'Object'")
+            let error = FieldError::invalid(&FieldPath::new("includeObject"), asked, "must be 'Metadata', 'Object', 'None', or empty");
+            ApiError::bad_request(format!("Unable to convert to Table as requested: {error}"))
         })?;
         let list = request.info.name.is_empty();
         let options = table::TableOptions { include_object, no_headers: false, list, now: self.clock_now() };

@@ -16,7 +16,7 @@ impl Selection {
     pub fn parse(resource: &Resource, label_selector: &str, field_selector: &str) -> Result<Self, ApiError> {
         let labels = match label_selector {
             "" => None,
-            text => Some(Selector::parse(text).map_err(|e| ApiError::bad_request(format!("unable to parse requirement: {e}")))?),
+            text => Some(Selector::parse(text).map_err(|e| ApiError::bad_request(e.to_string()))?),
         };
         let fields = match field_selector {
             "" => None,
@@ -84,13 +84,10 @@ fn is_known(resource: &Resource, field: &str) -> bool {
         || fields_of(resource, &serde_json::Value::Null).iter().any(|(k, _)| k == field)
 }
 
+/// Kinds with fields of their own answer differently from those that have just the general ones.
 fn unknown_field(resource: &Resource, field: &str) -> ApiError {
-    let known = fields_of(resource, &serde_json::Value::Null);
-    if known.is_empty() {
-        return ApiError::bad_request(format!(
-            "Unable to find {:?} that match label selector \"\", field selector {field:?}: \"{field}\" is not a known field selector: only \"metadata.name\", \"metadata.namespace\"",
-            resource.gvr().to_string()
-        ));
+    if resource.custom.is_some() || !fields_of(resource, &serde_json::Value::Null).is_empty() {
+        return ApiError::bad_request(format!("field label not supported: {field}"));
     }
-    ApiError::bad_request(format!("field label not supported: {field}"))
+    ApiError::bad_request(format!(r#""{field}" is not a known field selector: only "metadata.name", "metadata.namespace""#))
 }

@@ -23,7 +23,7 @@ impl Server {
         let known = resource.subresource(&info.subresource).ok_or_else(ApiError::no_such_path)?;
         let verb = info.verb;
         if !known.verbs.iter().any(|v| v == verb) {
-            return Err(ApiError::method_not_allowed(&resource.group, &resource.plural, verb));
+            return Err(ApiError::method_not_allowed());
         }
         match (info.subresource.as_str(), verb) {
             ("scale", _) => self.scale(request, known).await,
@@ -33,7 +33,7 @@ impl Server {
             (_, "get") if known.kind.kind == resource.kind.as_str() && info.subresource != "log" => self.handle_get(request).await,
             (_, "update") if known.kind.kind == resource.kind.as_str() => self.handle_update(request).await,
             (_, "patch") if known.kind.kind == resource.kind.as_str() => self.handle_patch(request).await,
-            _ => Err(ApiError::method_not_allowed(&resource.group, &resource.plural, verb)),
+            _ => Err(ApiError::method_not_allowed()),
         }
     }
 
@@ -48,7 +48,7 @@ impl Server {
     }
 
     async fn create_token(&self, request: &ResourceRequest<'_>) -> Result<HttpResponse, ApiError> {
-        let body = decode::body_of_kind(request, "TokenRequest")?;
+        let body = decode::body_of_kind(request, "authentication", "TokenRequest")?;
         let issued = self.security().tokens.request(request.namespace(), &request.info.name, body, self.clock_now())?;
         Ok(respond::value(StatusCode::CREATED, request.accepted, &issued))
     }
@@ -88,14 +88,11 @@ fn success(request: &ResourceRequest<'_>) -> HttpResponse {
     respond::value(StatusCode::CREATED, request.accepted, &status)
 }
 
-/// The name in the body of a subresource must be that of the path, when it is given.
+/// The name in the body of a subresource must be that of the path, when both are given.
 fn check_body_name(request: &ResourceRequest<'_>, body: &Value) -> Result<(), ApiError> {
-    if !body.name().is_empty() && body.name() != request.info.name {
-        return Err(ApiError::bad_request(format!(
-            "the name of the object ({}) does not match the name on the URL ({})",
-            body.name(),
-            request.info.name
-        )));
+    let name = &request.info.name;
+    if !name.is_empty() && !body.name().is_empty() && body.name() != name {
+        return Err(ApiError::bad_request(format!("name in URL does not match name in {} object", body.kind())));
     }
     Ok(())
 }

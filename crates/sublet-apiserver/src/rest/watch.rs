@@ -64,7 +64,8 @@ impl Server {
         let selection = Selection::parse(&request.resource, &options.label_selector, &options.field_selector)?;
         if request.accepted.encoding == Encoding::Yaml {
             return Err(ApiError::not_acceptable(
-                "only the following media types are accepted: application/json;stream=watch, application/vnd.kubernetes.protobuf;stream=watch",
+                "406: Not Acceptable\n\nAvailable representations: application/json, application/yaml, \
+                 application/vnd.kubernetes.protobuf, application/json;stream=watch, application/vnd.kubernetes.protobuf;stream=watch",
             ));
         }
         let bucket = storage_resource(&request.resource);
@@ -138,10 +139,9 @@ fn stream(watcher: Watcher, accepted: Accepted) -> HttpResponse {
     }));
     let mut response = http::Response::new(body);
     *response.status_mut() = StatusCode::OK;
-    let media_type = match (accepted.encoding, accepted.form) {
-        (Encoding::Protobuf, _) => "application/vnd.kubernetes.protobuf;stream=watch",
-        (_, Form::Whole) => "application/json",
-        _ => "application/json;stream=watch",
+    let media_type = match accepted.encoding {
+        Encoding::Protobuf => "application/vnd.kubernetes.protobuf;stream=watch",
+        _ => "application/json",
     };
     response.headers_mut().insert(CONTENT_TYPE, http::HeaderValue::from_static(media_type));
     response.headers_mut().insert(CACHE_CONTROL, http::HeaderValue::from_static("no-cache, private"));
@@ -261,19 +261,19 @@ impl Watcher {
     }
 
     fn bookmark(&mut self, initial_end: bool) -> Bytes {
-        let (kind, api_version) = match self.form {
-            Form::Whole => (self.resource.kind.clone(), self.resource.api_version()),
-            Form::Metadata => ("PartialObjectMetadata".into(), "meta.k8s.io/v1".into()),
-            Form::Table => ("Table".into(), "meta.k8s.io/v1".into()),
-        };
         let mut metadata = json!({"resourceVersion": self.position.to_string()});
-        if self.form != Form::Table {
-            metadata["creationTimestamp"] = Value::Null;
-        }
         if initial_end {
             metadata["annotations"] = json!({"k8s.io/initial-events-end": "true"});
         }
-        let object = json!({"kind": kind, "apiVersion": api_version, "metadata": metadata});
+        let object = json!({"kind": self.resource.kind, "apiVersion": self.resource.api_version(), "metadata": metadata});
+        let object = match self.form {
+            Form::Whole => object,
+            Form::Metadata => table::partial(&object),
+            // As upstream, a row of an object that has nothing but a version.
+            Form::Table => {
+                super::present::table_of_one(&self.resource, &object, self.include_object, std::mem::replace(&mut self.headers_sent, true))
+            }
+        };
         self.write("BOOKMARK", &object)
     }
 }

@@ -131,6 +131,7 @@ impl Server {
         let mut object = attributes.object.take().expect("mutation keeps the object");
         (resource.strategy.prepare_create)(&mut object);
         apply_defaults(resource, &mut object);
+        normalize(resource, &mut object);
         let mut allocation = self.allocate(resource, &mut object, None, dry_run, true).await?;
         attributes.object = Some(object);
         let result = self.finish_create(request, &mut attributes, &mut allocation, dry_run).await;
@@ -170,16 +171,25 @@ impl Server {
         let (bucket, namespace, name) = (storage_resource(resource), object.namespace().to_string(), object.name().to_string());
         if dry_run {
             if self.store().get(&bucket, &namespace, &name).is_some() {
-                return Err(ApiError::already_exists(&resource.group, &resource.plural, &name));
+                return Err(self.taken(resource, &bucket, &namespace, &name));
             }
             return Ok(Written::Value(object));
         }
         let encoded = encode(resource, &mut object);
         match self.store().write(&bucket, &namespace, &name, Some(encoded), Expect::Absent).await {
             Ok(entry) => Ok(Written::Entry(entry)),
-            Err(StorageError::Conflict { .. }) => Err(ApiError::already_exists(&resource.group, &resource.plural, &name)),
+            Err(StorageError::Conflict { .. }) => Err(self.taken(resource, &bucket, &namespace, &name)),
             Err(error) => Err(storage_error(&error)),
         }
+    }
+
+    /// The name is taken, if only by an object that is on its way out.
+    fn taken(&self, resource: &Resource, bucket: &str, namespace: &str, name: &str) -> ApiError {
+        let mut error = ApiError::already_exists(&resource.group, &resource.plural, name);
+        if self.store().get(bucket, namespace, name).is_some_and(|entry| entry.value().is_deleting()) {
+            error.message.insert_str(0, "object is being deleted: ");
+        }
+        error
     }
 
     /// PUT of the main resource or of a subresource that has the same kind.
@@ -187,7 +197,7 @@ impl Server {
         let dry_run = options::dry_run(request.query, "UpdateOptions")?;
         let mut object = decode::object(request, "UpdateOptions")?;
         decode::check_namespace(request, &mut object)?;
-        check_name(request, &mut object)?;
+        check_name(request, &object)?;
         let manager = Manager { name: request.field_manager()?, subresource: request.info.subresource.clone() };
         let strategy = &request.resource.strategy;
         let exists = self.store().get(&storage_resource(&request.resource), request.namespace(), object.name()).is_some();
@@ -203,10 +213,18 @@ impl Server {
         }
         let unconditional = object.resource_version().is_empty();
         if unconditional && !strategy.unconditional_update {
+            // With the name of the resource, where other validation has the kind.
             let error = FieldError::invalid(&FieldPath::new("metadata.resourceVersion"), 0, "must be specified for an update");
-            return Err(ApiError::invalid(&request.resource.group, &request.resource.kind, object.name(), &[error]));
+            return Err(ApiError::invalid(&request.resource.group, &request.resource.plural, object.name(), &[error]));
         }
-        let written = self.modify(request, Some(&manager), dry_run, |_| Ok(Change::To(object.clone()))).await?;
+        let change = |live: &Value| {
+            if !object.uid().is_empty() && object.uid() != live.uid() {
+                let why = format!("Precondition failed: UID in precondition: {}, UID in object meta: {}", object.uid(), live.uid());
+                return Err(ApiError::conflict(&request.resource.group, &request.resource.plural, live.name(), why));
+            }
+            Ok(Change::To(object.clone()))
+        };
+        let written = self.modify(request, Some(&manager), dry_run, change).await?;
         self.present_written(request, StatusCode::OK, &written)
     }
 
@@ -257,7 +275,7 @@ impl Server {
         let resource = &request.resource;
         let subresource = request.info.subresource.as_str();
         let now = self.now();
-        metadata::prepare_update(resource, &mut new, &old)?;
+        metadata::prepare_update(resource, &mut new, &old);
         apply_defaults(resource, &mut new);
         if let Some(manager) = manager {
             track(resource, manager, Some(&old), &mut new, &now);
@@ -284,7 +302,10 @@ impl Server {
             (strategy.prepare_update)(&mut new, &old);
         }
         apply_defaults(resource, &mut new);
-        metadata::bump_generation(resource, &mut new, &old);
+        normalize(resource, &mut new);
+        if subresource != "status" {
+            metadata::bump_generation(resource, &mut new, &old);
+        }
         let mut allocation = self.allocate(resource, &mut new, Some(&old), dry_run, true).await?;
         attributes.object = Some(new);
         let result = self.finish_update(request, &mut attributes, &mut allocation, entry, dry_run).await;
@@ -343,10 +364,8 @@ impl Server {
         // The last finalizer is gone from an object that waits for its end.
         if is_finished(resource, &new) {
             return match self.store().write(&bucket, namespace, name, None, Expect::At(entry.revision)).await {
-                Ok(gone) => {
-                    new["metadata"]["resourceVersion"] = serde_json::json!(gone.revision.to_string());
-                    Ok(Some(Written::Value(new)))
-                }
+                // It was never stored like this, so that it keeps the version that it had.
+                Ok(_) => Ok(Some(Written::Value(new))),
                 Err(StorageError::Conflict { .. }) => Ok(None),
                 Err(error) => Err(storage_error(&error)),
             };
@@ -415,7 +434,12 @@ impl Server {
     }
 
     fn validate_metadata(&self, resource: &Resource, object: &Value) -> Vec<FieldError> {
-        validate_metadata(&object["metadata"], resource.namespaced, name_rule(resource.strategy.name_rule), &FieldPath::new("metadata"))
+        let path = FieldPath::new("metadata");
+        let mut errors = validate_metadata(&object["metadata"], resource.namespaced, name_rule(resource.strategy.name_rule), &path);
+        if resource.custom.is_none() {
+            errors.extend(unknown_finalizers(object, &path.child("finalizers")));
+        }
+        errors
     }
 
     async fn allocate(
@@ -447,6 +471,14 @@ async fn settle(allocation: Option<Box<dyn Allocation>>, committed: bool) {
 pub(crate) fn apply_defaults(resource: &Resource, object: &mut Value) {
     structural::default(object, resource.schema.node());
     (resource.strategy.default)(object);
+}
+
+/// Built-in kinds are written as Go writes them.
+fn normalize(resource: &Resource, object: &mut Value) {
+    let builtin = builtin();
+    if Arc::ptr_eq(&resource.schema.table, &builtin.table) {
+        builtin.normalize(resource.schema.node(), object);
+    }
 }
 
 /// The stored form.
@@ -511,10 +543,12 @@ fn refuse(resource: &Resource, name: &str, errors: Vec<FieldError>) -> Result<()
     if errors.is_empty() { Ok(()) } else { Err(ApiError::invalid(&resource.group, &resource.kind, name, &distinct(errors))) }
 }
 
-fn check_name(request: &ResourceRequest<'_>, object: &mut Value) -> Result<(), ApiError> {
+fn check_name(request: &ResourceRequest<'_>, object: &Value) -> Result<(), ApiError> {
     let name = &request.info.name;
     if object.name().is_empty() {
-        object.metadata_mut().insert("name".into(), serde_json::json!(name));
+        return Err(ApiError::bad_request(format!(
+            "the name of the object ({name} based on URL) was undeterminable: name must be provided"
+        )));
     }
     if object.name() != name {
         return Err(ApiError::bad_request(format!(
@@ -548,6 +582,14 @@ pub(crate) fn is_finished(resource: &Resource, object: &Value) -> bool {
         && object.finalizers().is_empty()
         && object.i64_at("/metadata/deletionGracePeriodSeconds").unwrap_or(0) == 0
         && (resource.strategy.grace != crate::strategy::Grace::Namespace || object.array_at("/spec/finalizers").is_empty())
+}
+
+/// Finalizers of built-in kinds are upstream's own, or named after a domain.
+fn unknown_finalizers(object: &Value, path: &FieldPath) -> Vec<FieldError> {
+    let is_known = |name: &str| name.contains('/') || matches!(name, "kubernetes" | "orphan" | "foregroundDeletion");
+    let unknown = object.finalizers().into_iter().enumerate().filter(|(_, name)| !is_known(name));
+    let why = "name is neither a standard finalizer name nor is it fully qualified";
+    unknown.map(|(index, name)| FieldError::invalid(&path.index(index), name, why)).collect()
 }
 
 fn name_rule(rule: NameRule) -> NameFn {

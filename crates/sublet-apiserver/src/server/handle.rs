@@ -3,32 +3,41 @@
 use super::Server;
 use super::system::system_user;
 use crate::admission::{Attributes, Operation, UserInfo};
+use crate::auth::authn::Certified;
 use crate::auth::authn::impersonation::impersonate;
 use crate::auth::authz::AuthzAttributes;
 use crate::hooks::ConnectTarget;
 use crate::http::body::{self, BoxError};
 use crate::http::negotiate::{self, Accepted};
 use crate::http::respond::{self, HttpResponse};
-use crate::http::{Query, RequestInfo};
-use crate::registry::Resource;
+use crate::http::{Body, Query, RequestInfo};
+use crate::registry::{Resource, Snapshot};
 use crate::rest::ResourceRequest;
 use crate::rest::delete::DeleteOptions;
 use bytes::Bytes;
 use http::request::Parts;
 use http::{HeaderMap, Method, Request, StatusCode};
+use jiff::Timestamp;
 use serde_json::json;
 use std::borrow::Cow;
 use std::sync::{Arc, Mutex};
 use sublet_machinery::selector::FieldSelector;
-use sublet_machinery::{ApiError, Reason};
+use sublet_machinery::{ApiError, ObjectExt, Reason};
 
 /// Marks a request from within the process; the identity needs no proof.
 #[derive(Clone)]
 pub struct InProcess(pub Arc<UserInfo>);
 
-/// The user that the verified client certificate of the connection names.
+/// What the client certificate of the connection says.
 #[derive(Clone)]
-pub struct PeerUser(pub Arc<UserInfo>);
+pub enum Peer {
+    /// It is good until then, and names a user.
+    User {
+        user: Arc<UserInfo>,
+        until: Timestamp,
+    },
+    Refused,
+}
 
 /// Subresources that connect to a pod, service or node.
 const CONNECT: [&str; 5] = ["exec", "attach", "portforward", "proxy", "log"];
@@ -43,7 +52,7 @@ impl Server {
         let (parts, body) = request.into_parts();
         let query = Query::parse(parts.uri.query());
         let info = RequestInfo::parse(&parts.method, parts.uri.path(), &query);
-        let accepted = negotiate::accept(&parts.headers);
+        let accepted = negotiate::accept(&parts.headers, matches!(info.verb, "list" | "watch"));
         let fallback = accepted.clone().unwrap_or_default();
         let started = tokio::time::Instant::now();
         let mut response = match self.answer(&parts, body, &query, &info, accepted).await {
@@ -74,7 +83,7 @@ impl Server {
         if self.stop_token().is_cancelled() {
             return Err(ApiError::unavailable("the server is shutting down"));
         }
-        let user = self.identify(parts)?;
+        let user = self.identify(parts, info)?;
         self.authorize(&user, &by_selected_name(info, query))?;
         let long_running = info.verb == "watch" || CONNECT.contains(&info.subresource.as_str());
         let _permit = if long_running {
@@ -88,7 +97,9 @@ impl Server {
             return self.plain(parts, query, info, &user, accepted, &body).await;
         }
         let registry = self.registry().snapshot();
-        let resource = registry.find(&info.group, &info.version, &info.resource).cloned().ok_or_else(ApiError::no_such_path)?;
+        let Some(resource) = registry.find(&info.group, &info.version, &info.resource).cloned() else {
+            return no_such_page(&registry, &info.group);
+        };
         let body = body::read(body).await?;
         let connects = CONNECT.contains(&info.subresource.as_str());
         let mut accepted = match accepted {
@@ -108,7 +119,7 @@ impl Server {
             body,
             warnings: Mutex::default(),
         };
-        let mut response = if connects { self.connect(&request, parts).await } else { self.dispatch(&request).await };
+        let mut response = if connects { self.connect(&request, parts).await } else { self.dispatch(&request, parts).await };
         let warnings = std::mem::take(&mut *request.warnings.lock().expect("no holder of this lock panics"));
         let deprecated = request.resource.custom.as_ref().and_then(|c| c.deprecation_warning.clone());
         if let Ok(response) = &mut response {
@@ -118,30 +129,26 @@ impl Server {
         response
     }
 
-    fn identify(&self, parts: &Parts) -> Result<UserInfo, ApiError> {
+    fn identify(&self, parts: &Parts, info: &RequestInfo) -> Result<UserInfo, ApiError> {
         let security = self.security();
         let user = match parts.extensions.get::<InProcess>() {
             Some(InProcess(user)) => UserInfo::clone(user),
             None => {
-                let peer = parts.extensions.get::<PeerUser>();
-                security.authenticator.authenticate(peer.map(|p| &*p.0), &parts.headers, self.clock_now())?
+                let now = self.clock_now();
+                let certified = match parts.extensions.get::<Peer>() {
+                    None => Certified::Nobody,
+                    Some(Peer::User { user, until }) if *until >= now => Certified::User(user),
+                    Some(_) => Certified::Refused,
+                };
+                security.authenticator.authenticate(certified, &parts.headers, now)?
             }
         };
-        let acting = impersonate(&user, &parts.headers, &*security.authorization)?;
+        let acting = impersonate(&attributes(&user, info), &parts.headers, &*security.authorization)?;
         Ok(acting.unwrap_or(user))
     }
 
     fn authorize(&self, user: &UserInfo, info: &RequestInfo) -> Result<(), ApiError> {
-        self.authorization().check(&AuthzAttributes {
-            user,
-            verb: info.verb,
-            group: &info.group,
-            resource: &info.resource,
-            subresource: &info.subresource,
-            namespace: &info.namespace,
-            name: &info.name,
-            path: (!info.is_resource).then_some(&info.path),
-        })
+        self.authorization().check(&attributes(user, info))
     }
 
     /// An update that creates needs the right to create.
@@ -149,13 +156,17 @@ impl Server {
         self.authorize(request.user, &RequestInfo { verb: "create", ..request.info.clone() })
     }
 
-    async fn dispatch(&self, request: &ResourceRequest<'_>) -> Result<HttpResponse, ApiError> {
+    async fn dispatch(&self, request: &ResourceRequest<'_>, parts: &Parts) -> Result<HttpResponse, ApiError> {
         let (info, resource) = (request.info, &request.resource);
         if resource.namespaced && info.namespace.is_empty() && !matches!(info.verb, "list" | "watch") {
+            // All namespaces at once can be read and nothing else.
+            return Err(if info.name.is_empty() { ApiError::method_not_allowed() } else { ApiError::no_such_path() });
+        }
+        if !resource.namespaced && !info.namespace.is_empty() && (resource.plural != "namespaces" || info.name.is_empty()) {
             return Err(ApiError::no_such_path());
         }
-        if !resource.namespaced && !info.namespace.is_empty() && resource.plural != "namespaces" {
-            return Err(ApiError::no_such_path());
+        if parts.method == Method::HEAD {
+            return Err(ApiError::method_not_allowed());
         }
         if !info.subresource.is_empty() {
             return self.subresource(request).await;
@@ -166,12 +177,11 @@ impl Server {
             return Ok(respond::value(StatusCode::CREATED, request.accepted, &answer));
         }
         if resource.plural == "bindings" && resource.group.is_empty() && info.verb == "create" {
-            let name = crate::rest::decode::parse_body(request)?["metadata"]["name"].as_str().unwrap_or_default().to_string();
-            return self.bind(request, &name).await;
+            return self.bind_by_body(request).await;
         }
-        if !resource.has_verb(info.verb) {
-            let verb = if info.verb.is_empty() { "this method" } else { info.verb };
-            return Err(ApiError::method_not_allowed(&resource.group, &resource.plural, verb));
+        let misses_name = info.name.is_empty() && matches!(info.verb, "update" | "patch");
+        if !resource.has_verb(info.verb) || misses_name || (info.verb == "create" && !info.name.is_empty()) {
+            return Err(ApiError::method_not_allowed());
         }
         match info.verb {
             "get" => self.handle_get(request).await,
@@ -182,17 +192,42 @@ impl Server {
             "patch" => self.handle_patch(request).await,
             "delete" => self.handle_delete(request).await,
             "deletecollection" => self.handle_delete_collection(request).await,
-            verb => Err(ApiError::method_not_allowed(&resource.group, &resource.plural, verb)),
+            _ => Err(ApiError::method_not_allowed()),
         }
+    }
+
+    /// The older form of binding, in which only the body names the pod.
+    async fn bind_by_body(&self, request: &ResourceRequest<'_>) -> Result<HttpResponse, ApiError> {
+        let name = crate::rest::decode::parse_body(request)?["metadata"]["name"].as_str().unwrap_or_default().to_string();
+        let pods = request.registry.find("", "v1", "pods").cloned().ok_or_else(ApiError::no_such_path)?;
+        let info = RequestInfo { resource: "pods".into(), subresource: "binding".into(), name, ..request.info.clone() };
+        let of_pod = ResourceRequest {
+            info: &info,
+            query: request.query,
+            headers: request.headers,
+            user: request.user,
+            accepted: request.accepted,
+            resource: pods,
+            registry: request.registry.clone(),
+            body: request.body.clone(),
+            warnings: Mutex::default(),
+        };
+        self.bind(&of_pod, &info.name).await
     }
 
     /// `log`, `exec`, `attach`, `portforward`, `proxy`: admission, then whoever can reach the pod.
     async fn connect(&self, request: &ResourceRequest<'_>, parts: &Parts) -> Result<HttpResponse, ApiError> {
         let known = request.resource.subresource(&request.info.subresource).ok_or_else(ApiError::no_such_path)?;
         if !known.verbs.iter().any(|v| v == request.info.verb) {
-            return Err(ApiError::method_not_allowed(&request.resource.group, &request.resource.plural, request.info.verb));
+            return Err(ApiError::method_not_allowed());
         }
         let object = self.connect_object(request)?;
+        if request.info.subresource == "log" && object.str_at("/spec/nodeName").unwrap_or_default().is_empty() {
+            // Nothing was written yet by a pod that is nowhere.
+            let mut response = http::Response::new(Body::empty());
+            *response.status_mut() = StatusCode::NO_CONTENT;
+            return Ok(response);
+        }
         if request.info.subresource != "log" {
             let mut attributes = Attributes {
                 user: request.user,
@@ -273,12 +308,15 @@ impl Server {
         accepted: Result<Accepted, ApiError>,
         _body: &Bytes,
     ) -> Result<HttpResponse, ApiError> {
-        if !matches!(parts.method, Method::GET | Method::HEAD) {
-            return Err(ApiError::no_such_path());
-        }
         let path = info.path.trim_end_matches('/');
+        if matches!(path, "/healthz" | "/livez" | "/readyz") {
+            return Ok(health(path, query));
+        }
+        let document = || self.document(path, query, &parts.headers, accepted.clone().unwrap_or_default());
+        if !matches!(parts.method, Method::GET | Method::HEAD) {
+            return if document().is_some() { Err(ApiError::method_not_allowed()) } else { self.no_such_plain_path(path) };
+        }
         match path {
-            "/healthz" | "/livez" | "/readyz" => return Ok(health(path, query)),
             "/metrics" => return Ok(respond::text(StatusCode::OK, self.metrics().render(self))),
             "/version" => return Ok(respond::value(StatusCode::OK, accepted.unwrap_or_default(), &version())),
             "/.well-known/openid-configuration" => {
@@ -291,14 +329,38 @@ impl Server {
             _ => {}
         }
         if let Some(check) = ["/healthz/", "/livez/", "/readyz/"].iter().find_map(|p| path.strip_prefix(p)) {
-            return if matches!(check, "ping" | "log" | "etcd") {
-                Ok(respond::text(StatusCode::OK, "ok"))
-            } else {
-                Err(ApiError::no_such_path())
-            };
+            let known = matches!(check, "ping" | "log" | "etcd");
+            return if known { Ok(respond::text(StatusCode::OK, "ok")) } else { Ok(respond::no_such_page()) };
         }
-        self.document(path, query, &parts.headers, accepted.unwrap_or_default()).unwrap_or_else(|| Err(ApiError::no_such_path()))
+        document().unwrap_or_else(|| self.no_such_plain_path(path))
     }
+
+    fn no_such_plain_path(&self, path: &str) -> Result<HttpResponse, ApiError> {
+        match path.strip_prefix("/apis/").and_then(|rest| rest.split('/').next()) {
+            Some(group) => no_such_page(&self.registry().snapshot(), group),
+            None if path.starts_with("/api/") => Err(ApiError::no_such_path()),
+            None => Ok(respond::no_such_page()),
+        }
+    }
+}
+
+fn attributes<'a>(user: &'a UserInfo, info: &'a RequestInfo) -> AuthzAttributes<'a> {
+    AuthzAttributes {
+        user,
+        verb: info.verb,
+        group: &info.group,
+        resource: &info.resource,
+        subresource: &info.subresource,
+        namespace: &info.namespace,
+        name: info.authorized_name(),
+        path: (!info.is_resource).then_some(&info.path),
+    }
+}
+
+/// Built-in groups answer for what they do not have; beyond them upstream has a plain page.
+fn no_such_page(registry: &Snapshot, group: &str) -> Result<HttpResponse, ApiError> {
+    let builtin = group.is_empty() || registry.resources.values().any(|r| r.group == group && r.custom.is_none());
+    if builtin { Err(ApiError::no_such_path()) } else { Ok(respond::no_such_page()) }
 }
 
 /// A list or watch of one name by field selector is about that name: RBAC may allow it by `resourceNames`.

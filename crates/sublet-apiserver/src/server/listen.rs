@@ -1,14 +1,14 @@
 //! HTTPS: accepts connections and hands their requests to the server.
 
 use super::Server;
-use super::handle::PeerUser;
+use super::handle::Peer;
 use crate::auth::authn::certificate;
+use crate::auth::tls::ServerTls;
 use hyper::body::Incoming;
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
 use hyper_util::server::conn::auto;
 use hyper_util::server::graceful::GracefulShutdown;
-use rustls::ServerConfig;
 use std::convert::Infallible;
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -36,13 +36,13 @@ pub struct Listening {
 }
 
 /// Serves HTTPS on the listener until cancelled.
-pub fn listen(server: Server, listener: TcpListener, tls: Arc<ServerConfig>, cancel: CancellationToken) -> std::io::Result<Listening> {
+pub fn listen(server: Server, listener: TcpListener, tls: ServerTls, cancel: CancellationToken) -> std::io::Result<Listening> {
     let address = listener.local_addr()?;
     let task = tokio::spawn(accept_loop(server, listener, tls, cancel));
     Ok(Listening { address, task })
 }
 
-async fn accept_loop(server: Server, listener: TcpListener, tls: Arc<ServerConfig>, cancel: CancellationToken) {
+async fn accept_loop(server: Server, listener: TcpListener, tls: ServerTls, cancel: CancellationToken) {
     let graceful = GracefulShutdown::new();
     let slots = Arc::new(Semaphore::new(CONNECTIONS_MAX));
     loop {
@@ -62,10 +62,10 @@ async fn accept_loop(server: Server, listener: TcpListener, tls: Arc<ServerConfi
             },
             () = cancel.cancelled() => break,
         };
-        let (server, acceptor, watcher) = (server.clone(), TlsAcceptor::from(tls.clone()), graceful.watcher());
+        let (server, tls, watcher) = (server.clone(), tls.clone(), graceful.watcher());
         tokio::spawn(async move {
             let _slot = slot;
-            if let Err(error) = connection(server, stream, acceptor, watcher).await {
+            if let Err(error) = connection(server, stream, tls, watcher).await {
                 tracing::debug!(%peer, %error, "connection ended");
             }
         });
@@ -79,13 +79,16 @@ async fn accept_loop(server: Server, listener: TcpListener, tls: Arc<ServerConfi
 async fn connection(
     server: Server,
     stream: TcpStream,
-    acceptor: TlsAcceptor,
+    tls: ServerTls,
     watcher: hyper_util::server::graceful::Watcher,
 ) -> Result<(), Box<dyn std::error::Error + Send + Sync>> {
     stream.set_nodelay(true)?;
-    let stream = tokio::time::timeout(HANDSHAKE_TIMEOUT, acceptor.accept(stream)).await??;
-    let verified = stream.get_ref().1.peer_certificates().and_then(|c| c.first());
-    let peer = verified.and_then(|c| certificate::user(c)).map(|user| PeerUser(Arc::new(user)));
+    let stream = tokio::time::timeout(HANDSHAKE_TIMEOUT, TlsAcceptor::from(tls.config.clone()).accept(stream)).await??;
+    let peer = match stream.get_ref().1.peer_certificates() {
+        Some(chain) if !tls.is_good(chain) => Some(Peer::Refused),
+        Some([leaf, ..]) => certificate::user(leaf).map(|user| Peer::User { user: Arc::new(user), until: certificate::ends_at(leaf) }),
+        _ => None,
+    };
     let service = service_fn(move |mut request: http::Request<Incoming>| {
         let server = server.clone();
         if let Some(peer) = &peer {

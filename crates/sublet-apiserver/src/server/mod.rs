@@ -10,7 +10,7 @@ mod security;
 mod system;
 mod upkeep;
 
-pub use handle::{InProcess, PeerUser};
+pub use handle::{InProcess, Peer};
 pub use listen::{Listening, listen};
 pub use security::{ISSUER, SecurityConfig};
 

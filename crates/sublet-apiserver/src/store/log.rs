@@ -4,12 +4,15 @@ use super::entry::Entry;
 use crate::protobuf::{self, ProtobufError};
 use bytes::Bytes;
 use std::collections::VecDeque;
-use std::sync::{Arc, OnceLock};
+use std::convert::Infallible;
+use std::sync::{Arc, Mutex};
 
 /// Most events kept per resource. A watcher that falls further behind must list again.
 const EVENTS_MAX: usize = 4096;
 /// Most bytes of superseded objects kept per resource.
 const BYTES_MAX: usize = 8 << 20;
+/// Events whose encoded frames are kept per resource: watchers that keep up share them.
+const FRAMES_EVENTS_MAX: usize = 128;
 
 /// One committed change.
 #[derive(Debug)]
@@ -19,8 +22,14 @@ pub struct LogEvent {
     pub entry: Arc<Entry>,
     pub previous: Option<Arc<Entry>>,
     pub deleted: bool,
-    frames: [OnceLock<Bytes>; 3],
-    protobuf_frames: [OnceLock<Bytes>; 3],
+    /// By representation and type of event; `None` when the event is so old that nothing is kept.
+    frames: Mutex<Option<Frames>>,
+}
+
+#[derive(Debug, Default)]
+struct Frames {
+    json: [Option<Bytes>; 3],
+    protobuf: [Option<Bytes>; 3],
 }
 
 /// The type of a watch event, as a watcher with its selectors sees it.
@@ -43,22 +52,39 @@ impl EventType {
 
 impl LogEvent {
     pub fn new(entry: Arc<Entry>, previous: Option<Arc<Entry>>, deleted: bool) -> Self {
-        Self { revision: entry.revision, entry, previous, deleted, frames: Default::default(), protobuf_frames: Default::default() }
+        Self { revision: entry.revision, entry, previous, deleted, frames: Mutex::new(Some(Frames::default())) }
     }
 
     /// The event as a line of a JSON watch, encoded once for all watchers.
     pub fn json_frame(&self, event_type: EventType) -> Bytes {
-        self.frames[event_type as usize].get_or_init(|| frame(event_type.as_str(), &self.shown(event_type))).clone()
+        let frame =
+            self.cached(|f| &mut f.json[event_type as usize], || Ok::<_, Infallible>(frame(event_type.as_str(), &self.shown(event_type))));
+        frame.unwrap_or_else(|never| match never {})
     }
 
     /// The event as a frame of a protobuf watch on the stored version, encoded once for all watchers.
     pub fn protobuf_frame(&self, event_type: EventType, api_version: &str, kind: &str) -> Result<Bytes, ProtobufError> {
-        let cached = &self.protobuf_frames[event_type as usize];
-        if let Some(frame) = cached.get() {
+        let encode = || protobuf::watch_event_json(event_type.as_str(), api_version, kind, &self.shown(event_type));
+        self.cached(|f| &mut f.protobuf[event_type as usize], encode)
+    }
+
+    fn cached<E>(
+        &self,
+        slot: impl FnOnce(&mut Frames) -> &mut Option<Bytes>,
+        encode: impl FnOnce() -> Result<Bytes, E>,
+    ) -> Result<Bytes, E> {
+        // Others who want this event wait for the encoding rather than doing it too.
+        let mut frames = self.frames.lock().expect("encoding does not panic");
+        let Some(frames) = frames.as_mut() else { return encode() };
+        let slot = slot(frames);
+        if let Some(frame) = slot {
             return Ok(frame.clone());
         }
-        let frame = protobuf::watch_event_json(event_type.as_str(), api_version, kind, &self.shown(event_type))?;
-        Ok(cached.get_or_init(|| frame).clone())
+        Ok(slot.insert(encode()?).clone())
+    }
+
+    fn forget_frames(&self) {
+        *self.frames.lock().expect("encoding does not panic") = None;
     }
 
     /// The object as a watcher sees it in this event.
@@ -103,6 +129,9 @@ impl Log {
     pub fn push(&mut self, event: Arc<LogEvent>) {
         self.bytes += event.superseded_bytes();
         self.events.push_back(event);
+        if let Some(old) = self.events.len().checked_sub(FRAMES_EVENTS_MAX + 1) {
+            self.events[old].forget_frames();
+        }
         while self.events.len() > EVENTS_MAX || (self.bytes > BYTES_MAX && self.events.len() > 1) {
             let Some(oldest) = self.events.pop_front() else { break };
             self.bytes -= oldest.superseded_bytes();
@@ -128,5 +157,34 @@ impl Log {
             }
         }
         self.events.shrink_to_fit();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::entry::Encoded;
+    use super::*;
+    use serde_json::json;
+
+    fn event(revision: u64) -> Arc<LogEvent> {
+        let object = json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "a"}});
+        let entry = Entry::compose("configmaps/ns/a".into(), revision, &Encoded::new(&object, &[]).stored).unwrap();
+        Arc::new(LogEvent::new(Arc::new(entry), None, false))
+    }
+
+    #[test]
+    fn watchers_share_frames_as_long_as_they_keep_up() {
+        let first = event(1);
+        let mut log = Log::starting_at(0);
+        log.push(first.clone());
+        let frames = || (first.json_frame(EventType::Added), first.protobuf_frame(EventType::Added, "v1", "ConfigMap").unwrap());
+        let (kept, again) = (frames(), frames());
+        assert_eq!((kept.0.as_ptr(), kept.1.as_ptr()), (again.0.as_ptr(), again.1.as_ptr()));
+        for revision in 2..=FRAMES_EVENTS_MAX as u64 + 1 {
+            log.push(event(revision));
+        }
+        let late = frames();
+        assert_eq!(kept, late);
+        assert_ne!(kept.0.as_ptr(), late.0.as_ptr());
     }
 }

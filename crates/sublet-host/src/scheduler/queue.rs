@@ -77,6 +77,15 @@ impl Queue {
         }
     }
 
+    pub(crate) fn contains(&self, key: &Key) -> bool {
+        self.waiting.contains_key(key)
+    }
+
+    /// A refused pod lost what it waited for and has to look again.
+    pub(crate) fn retry(&mut self, key: &Key, now: Instant) {
+        self.wake_one(key, cause::ANY, now);
+    }
+
     pub(crate) fn remove(&mut self, key: &Key) {
         if let Some(entry) = self.waiting.remove(key) {
             self.unlist(key, &entry.place);

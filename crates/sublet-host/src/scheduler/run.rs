@@ -260,8 +260,10 @@ impl Loop {
             return 0;
         }
         let info = Arc::new(PodInfo::parse(pod));
-        if let Some(nominated) = info.object.str_at("/status/nominatedNodeName").filter(|n| !n.is_empty()) {
-            state.nominated.entry(key.clone()).or_insert_with(|| (nominated.to_string(), info.clone()));
+        // Nominations are ours; the status tells of those from before a restart.
+        let nominated = info.object.str_at("/status/nominatedNodeName").filter(|n| !n.is_empty());
+        if let Some(nominated) = nominated.filter(|_| !state.queue.contains(key)) {
+            state.nominated.insert(key.clone(), (nominated.to_string(), info.clone()));
         }
         state.queue.put(info, now);
         0
@@ -288,10 +290,14 @@ impl Loop {
                 let waits = message.ends_with("not eligible due to a terminating pod on the nominated node.");
                 let writer = self.writer.clone();
                 if let Some(preemption) = preemption {
+                    let displaced = self.displace(&pod, &preemption.node, now);
                     self.state.nominated.insert(key, (preemption.node.clone(), pod.clone()));
                     self.writes.spawn(async move {
                         writer.refuse(&pod, &message).await;
                         writer.preempt(&pod, &preemption).await;
+                        for other in displaced {
+                            writer.clear_nomination(&other).await;
+                        }
                         None
                     });
                     return;
@@ -306,6 +312,23 @@ impl Loop {
                 });
             }
         }
+    }
+
+    /// Pods of lower priority that wait for room on the node must look elsewhere: this one takes it.
+    fn displace(&mut self, pod: &PodInfo, node: &str, now: Instant) -> Vec<Arc<PodInfo>> {
+        let state = &mut self.state;
+        let mut displaced = Vec::new();
+        state.nominated.retain(|_, (place, other)| {
+            let stays = place != node || other.priority >= pod.priority;
+            if !stays {
+                displaced.push(other.clone());
+            }
+            stays
+        });
+        for other in &displaced {
+            state.queue.retry(&other.key, now);
+        }
+        displaced
     }
 
     /// The pod counts as placed from now on; its binding goes out.

@@ -39,7 +39,7 @@ pub fn check(patch: &Value) -> Result<&[Value], ApiError> {
     }
     if operations.len() > OPERATIONS_MAX {
         return Err(ApiError::too_large(format!(
-            "The allowed maximum operations in a JSON patch is {OPERATIONS_MAX}, got {}",
+            "Request entity too large: The allowed maximum operations in a JSON patch is {OPERATIONS_MAX}, got {}",
             operations.len()
         )));
     }

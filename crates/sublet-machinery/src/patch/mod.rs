@@ -5,13 +5,13 @@ pub mod json_patch;
 pub mod merge_patch;
 pub mod strategic;
 
-use crate::error::{ApiError, Reason};
+use crate::error::ApiError;
 use serde_json::Value;
 use std::fmt::Write as _;
 
 /// What upstream answers when a well-formed patch does not fit the object. The client learns no more.
 fn rejected() -> ApiError {
-    ApiError::new(422, Reason::Invalid, "the server rejected our request due to an error in our request")
+    ApiError::unprocessable()
 }
 
 /// A value as Go's `%v` prints it, for messages that show one.

@@ -3,7 +3,7 @@
 use super::host::{HostCache, HostKind, HostScope};
 use super::syncer::Inner;
 use crate::resources::{KindId, TenantView};
-use crate::translate::{TenantKey, to_tenant_text};
+use crate::translate::{TenantKey, to_tenant_text, with_tenant_uid};
 use futures::StreamExt;
 use serde_json::{Value, json};
 use sha2::{Digest, Sha256};
@@ -83,6 +83,7 @@ impl Inner {
         let tenant = self.view.tenant.get(id, &key)?;
         let lookup = |name: &str| self.any_key(name);
         let message = to_tenant_text(event.str_at("/message").unwrap_or_default(), copy.namespace(), lookup);
+        let message = with_tenant_uid(message, copy, &tenant);
         let mut about = json!({
             "apiVersion": tenant.api_version(), "kind": tenant.kind(), "namespace": key.namespace, "name": key.name,
             "uid": tenant.uid(), "resourceVersion": tenant.resource_version(),

@@ -11,4 +11,4 @@ pub(crate) use metadata::stamp;
 pub use metadata::{host_annotations, host_labels, host_meta_key, label_value, owner_text};
 pub use names::{NAME_BYTES_MAX_LABEL, NAME_BYTES_MAX_POD, NAME_BYTES_MAX_SUBDOMAIN, Names, TenantIdentity};
 pub use selector::{Namespaces, scoped_map_selector, scoped_selector};
-pub use text::to_tenant_text;
+pub use text::{to_tenant_text, with_tenant_uid};

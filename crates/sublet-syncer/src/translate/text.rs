@@ -1,12 +1,16 @@
 //! Host names inside messages, told in the tenant's words.
 
 use super::TenantKey;
+use serde_json::Value;
+use sublet_machinery::ObjectExt;
 
 /// Rewrites every host name in `text` that `lookup` knows. `NAMESPACE/NAME` of the host becomes the
-/// tenant's namespace and name; a lone host name becomes the tenant's name; other text stays.
+/// tenant's namespace and name, as does `NAME_NAMESPACE`, the way in which kubelets tell where; a lone
+/// host name becomes the tenant's name; other text stays.
 pub fn to_tenant_text(text: &str, host_namespace: &str, lookup: impl Fn(&str) -> Option<TenantKey>) -> String {
     let mut out = String::with_capacity(text.len());
     let mut namespace: Option<String> = None;
+    let mut joined_to: Option<String> = None;
     let mut rest = text;
     while !rest.is_empty() {
         let end = rest.find(|c: char| !is_name_char(c)).unwrap_or(rest.len());
@@ -15,8 +19,13 @@ pub fn to_tenant_text(text: &str, host_namespace: &str, lookup: impl Fn(&str) ->
         let (separator, next) = tail.split_at(separator_end);
         // A sentence may end in a name: its full stop is no part of it.
         let name = word.trim_end_matches('.');
-        match lookup(name) {
-            Some(key) => {
+        let joined = joined_to.take();
+        match (joined, lookup(name)) {
+            (Some(tenant), _) if name == host_namespace => {
+                out.push_str(&tenant);
+                out.push_str(&word[name.len()..]);
+            }
+            (_, Some(key)) => {
                 if out.ends_with(&format!("{host_namespace}/")) {
                     out.truncate(out.len() - host_namespace.len() - 1);
                     out.push_str(&key.namespace);
@@ -24,9 +33,10 @@ pub fn to_tenant_text(text: &str, host_namespace: &str, lookup: impl Fn(&str) ->
                 }
                 out.push_str(&key.name);
                 out.push_str(&word[name.len()..]);
+                joined_to = (separator == "_").then(|| key.namespace.clone());
                 namespace.get_or_insert(key.namespace);
             }
-            None => out.push_str(word),
+            (_, None) => out.push_str(word),
         }
         out.push_str(separator);
         rest = next;
@@ -38,6 +48,11 @@ pub fn to_tenant_text(text: &str, host_namespace: &str, lookup: impl Fn(&str) ->
             .replace(&format!("namespace: {host_namespace}"), &format!("namespace: {tenant}")),
         None => out,
     }
+}
+
+/// The same for the UID, by which kubelets tell pods apart.
+pub fn with_tenant_uid(text: String, host: &Value, tenant: &Value) -> String {
+    if host.uid().is_empty() { text } else { text.replace(host.uid(), tenant.uid()) }
 }
 
 fn is_name_char(c: char) -> bool {
@@ -54,12 +69,22 @@ mod tests {
     }
 
     #[test]
+    fn uids_are_the_tenants() {
+        let object = |uid: &str| serde_json::json!({"metadata": {"uid": uid}});
+        assert_eq!(with_tenant_uid("web_prod(1-2)".into(), &object("1-2"), &object("9")), "web_prod(9)");
+        assert_eq!(with_tenant_uid("web".into(), &object(""), &object("9")), "web");
+    }
+
+    #[test]
     fn messages_speak_the_tenants_names() {
         check("pods \"web-prod-aaaa\" is forbidden: exceeded quota", "pods \"web\" is forbidden: exceeded quota");
         check("Successfully assigned team-a/web-prod-aaaa to node-1", "Successfully assigned prod/web to node-1");
         check("lost web-prod-aaaa.", "lost web.");
         check("pod web-prod-aaaa in namespace \"team-a\"", "pod web in namespace \"prod\"");
         check("nothing of ours in team-a/other", "nothing of ours in team-a/other");
+        check("container main not found in pod web-prod-aaaa_team-a", "container main not found in pod web_prod");
+        check("back-off of main in pod web-prod-aaaa_team-a(1-2)", "back-off of main in pod web_prod(1-2)");
+        check("other_team-a", "other_team-a");
         check("", "");
     }
 }

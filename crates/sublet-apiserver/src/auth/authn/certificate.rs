@@ -2,6 +2,7 @@
 
 use crate::admission::UserInfo;
 use crate::auth::tokens::CREDENTIAL_ID;
+use jiff::Timestamp;
 use sha2::{Digest, Sha256};
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -9,6 +10,13 @@ use x509_parser::prelude::{FromDer as _, X509Certificate};
 
 /// The attribute of the subject that carries the user's UID.
 const UID_ATTRIBUTE: &str = "1.3.6.1.4.1.57683.2";
+
+/// When a certificate (DER) ends; one that cannot be read has ended.
+pub fn ends_at(certificate: &[u8]) -> Timestamp {
+    let parsed = X509Certificate::from_der(certificate).ok();
+    let seconds = parsed.map_or(0, |(_, parsed)| parsed.validity().not_after.timestamp());
+    Timestamp::from_second(seconds).unwrap_or(Timestamp::MAX)
+}
 
 /// The user of a certificate (DER) that TLS has verified: the common name is the user name, organizations
 /// are groups. `None` when it names nobody, or more than one UID.

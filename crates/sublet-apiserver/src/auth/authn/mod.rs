@@ -21,6 +21,17 @@ pub struct Authenticated {
     pub audiences: Vec<String>,
 }
 
+/// What the client certificate of a connection says.
+#[derive(Clone, Copy, Debug)]
+pub enum Certified<'a> {
+    /// There is none, or it names nobody.
+    Nobody,
+    /// See [`certificate::user`].
+    User(&'a UserInfo),
+    /// It is of a stranger, over, or not for clients.
+    Refused,
+}
+
 /// One way to tell whose a token is.
 pub trait TokenAuthenticator: Send + Sync + 'static {
     /// `None`: not a token of this kind. `Err`: it is, and it is not good; the text is for logs and TokenReviews.
@@ -41,10 +52,10 @@ impl Authenticator {
         Self { tokens, audiences, anonymous }
     }
 
-    /// `peer` is the user of the connection's client certificate (see [`certificate::user`]), if there is one.
-    pub fn authenticate(&self, peer: Option<&UserInfo>, headers: &HeaderMap, now: Timestamp) -> Result<UserInfo, ApiError> {
-        if let Some(peer) = peer {
-            return Ok(with_authenticated_group(peer.clone()));
+    /// A good certificate comes before a token, a token before a bad certificate.
+    pub fn authenticate(&self, certified: Certified<'_>, headers: &HeaderMap, now: Timestamp) -> Result<UserInfo, ApiError> {
+        if let Certified::User(user) = certified {
+            return Ok(with_authenticated_group(user.clone()));
         }
         if let Some(token) = bearer::token(headers) {
             return match self.token(&token, &self.audiences, now) {
@@ -55,7 +66,8 @@ impl Authenticator {
                 }
             };
         }
-        if self.anonymous { Ok(anonymous()) } else { Err(unauthorized()) }
+        let refused = matches!(certified, Certified::Refused);
+        if self.anonymous && !refused { Ok(anonymous()) } else { Err(unauthorized()) }
     }
 
     /// Whose the token is; the error is the text of a TokenReview.
@@ -117,23 +129,34 @@ mod tests {
 
     #[test]
     fn a_good_token_names_its_user() {
-        let user = authenticator(true).authenticate(None, &headers(Some("bearer good")), Timestamp::UNIX_EPOCH).unwrap();
+        let user = authenticator(true).authenticate(Certified::Nobody, &headers(Some("bearer good")), Timestamp::UNIX_EPOCH).unwrap();
         assert_eq!(user.name, "alice");
         assert_eq!(user.groups, ["dev", "ops", "system:authenticated"]);
     }
 
     #[test]
     fn a_bad_token_is_not_anonymous() {
-        let error = authenticator(true).authenticate(None, &headers(Some("Bearer bad")), Timestamp::UNIX_EPOCH).unwrap_err();
+        let error = authenticator(true).authenticate(Certified::Nobody, &headers(Some("Bearer bad")), Timestamp::UNIX_EPOCH).unwrap_err();
         assert_eq!((error.code, error.message.as_str()), (401, "Unauthorized"));
+    }
+
+    #[test]
+    fn a_bad_certificate_is_nobody_s_but_leaves_the_token() {
+        let check = |authorization| authenticator(true).authenticate(Certified::Refused, &headers(authorization), Timestamp::UNIX_EPOCH);
+        assert_eq!(check(None).unwrap_err().code, 401);
+        assert_eq!(check(Some("Bearer bad")).unwrap_err().code, 401);
+        assert_eq!(check(Some("Bearer good")).unwrap().name, "alice");
     }
 
     #[test]
     fn nobody_is_anonymous_where_that_is_allowed() {
         for authorization in [None, Some("Basic xyz"), Some("Bearer "), Some("Bearer")] {
-            let user = authenticator(true).authenticate(None, &headers(authorization), Timestamp::UNIX_EPOCH).unwrap();
+            let user = authenticator(true).authenticate(Certified::Nobody, &headers(authorization), Timestamp::UNIX_EPOCH).unwrap();
             assert_eq!((user.name.as_str(), user.groups.as_slice()), (ANONYMOUS, &[UNAUTHENTICATED.to_string()][..]));
-            assert_eq!(authenticator(false).authenticate(None, &headers(authorization), Timestamp::UNIX_EPOCH).unwrap_err().code, 401);
+            assert_eq!(
+                authenticator(false).authenticate(Certified::Nobody, &headers(authorization), Timestamp::UNIX_EPOCH).unwrap_err().code,
+                401
+            );
         }
     }
 }

@@ -13,7 +13,7 @@ use crate::admission::UserInfo;
 use crate::auth::{MASTERS, UNAUTHENTICATED};
 use crate::reader::Reader;
 use std::sync::Arc;
-use sublet_machinery::{ApiError, Reason};
+use sublet_machinery::ApiError;
 
 /// What is asked: a resource (when `path` is `None`) or a path that is none.
 #[derive(Clone, Copy, Debug)]
@@ -45,7 +45,7 @@ impl<'a> AuthzAttributes<'a> {
             why = format!("{why}: {reason}");
         }
         if self.resource.is_empty() {
-            return ApiError::new(403, Reason::Forbidden, format!("forbidden: {why}"));
+            return ApiError::forbidden_path(format!("forbidden: {why}"));
         }
         ApiError::forbidden(self.group, self.resource, self.name, why)
     }

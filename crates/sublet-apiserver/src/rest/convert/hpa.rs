@@ -37,6 +37,10 @@ pub fn to_v1(hpa: &mut Value) {
     if let Some(Value::Array(conditions)) = hpa.remove_at("/status/conditions") {
         store(hpa, CONDITIONS, conditions);
     }
+    // Always there in this version.
+    if let Some(status) = hpa["status"].as_object_mut() {
+        status.entry("currentReplicas").or_insert(json!(0));
+    }
 }
 
 pub fn to_v2(hpa: &mut Value) {
@@ -99,7 +103,7 @@ mod tests {
                     {"type": "Resource", "resource": {"name": "memory", "target": {"type": "Utilization", "averageUtilization": 60}}}
                 ]
             },
-            "status": {"conditions": [{"type": "AbleToScale"}]}
+            "status": {"conditions": [{"type": "AbleToScale"}], "currentReplicas": 0}
         });
         let mut hpa = v2.clone();
         to_v1(&mut hpa);

@@ -10,7 +10,7 @@ use sublet_machinery::{ApiError, FieldError, FieldPath, ObjectExt};
 impl Server {
     pub(crate) async fn bind(&self, request: &ResourceRequest<'_>, pod: &str) -> Result<HttpResponse, ApiError> {
         let dry_run = options::dry_run(request.query, "CreateOptions")?;
-        let binding = decode::body_of_kind(request, "Binding")?;
+        let binding = decode::body_of_kind(request, "core", "Binding")?;
         check_body_name(request, &binding)?;
         let node = binding.str_at("/target/name").unwrap_or_default().to_string();
         let kind = binding.str_at("/target/kind").unwrap_or_default();
@@ -56,7 +56,7 @@ fn assign(live: &Value, binding: &Value, node: &str, now: &str) -> Result<Value,
         }
     }
     let condition = json!({
-        "type": "PodScheduled", "status": "True", "lastProbeTime": null, "lastTransitionTime": now, "observedGeneration": live.generation(),
+        "type": "PodScheduled", "status": "True", "lastProbeTime": null, "lastTransitionTime": now,
     });
     let mut conditions = live.array_at("/status/conditions").to_vec();
     match conditions.iter_mut().find(|c| c["type"] == "PodScheduled") {

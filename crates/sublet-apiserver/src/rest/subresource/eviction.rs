@@ -11,8 +11,7 @@ use sublet_machinery::selector::Selector;
 use sublet_machinery::{ApiError, Cause, ObjectExt, Reason};
 
 const BUDGETS: &str = "poddisruptionbudgets.policy";
-const PODS: &str = "pods";
-/// Tries against an object that others change at the same time.
+/// Tries against a budget that others change at the same time.
 const TRIES_MAX: usize = 8;
 /// Most evictions that wait in `disruptedPods` for the controller, as upstream.
 const DISRUPTED_PODS_MAX: usize = 2000;
@@ -20,7 +19,7 @@ const DISRUPTED_PODS_MAX: usize = 2000;
 impl Server {
     pub(crate) async fn evict(&self, request: &ResourceRequest<'_>) -> Result<HttpResponse, ApiError> {
         let dry_run = options::dry_run(request.query, "CreateOptions")?;
-        let eviction = decode::body_of_kind(request, "Eviction")?;
+        let eviction = decode::body_of_kind(request, "policy", "Eviction")?;
         check_body_name(request, &eviction)?;
         let pod = self.live(request)?;
         if needs_budget(&pod) {
@@ -35,30 +34,33 @@ impl Server {
             dry_run: dry_run || !eviction.array_at("/deleteOptions/dryRun").is_empty(),
         };
         if !delete.dry_run {
-            let marked = self.mark_disrupted(request, &delete).await?;
-            if delete.resource_version.is_some() {
-                // The mark itself moved the revision on.
-                delete.resource_version = Some(marked.resource_version().to_string());
-            }
+            self.mark_disrupted(&pod, &mut delete).await?;
         }
         self.delete_object_in(request, pod.namespace(), pod.name(), &delete).await?;
         Ok(success(request))
     }
 
-    /// Tells those who count failures that this end of the pod is none of its own.
-    async fn mark_disrupted(&self, request: &ResourceRequest<'_>, delete: &DeleteOptions) -> Result<Value, ApiError> {
+    /// The pod says why it goes: job controllers tell an eviction from a failure by it.
+    async fn mark_disrupted(&self, pod: &Value, delete: &mut DeleteOptions) -> Result<(), ApiError> {
         for _ in 0..TRIES_MAX {
-            let pod = self.live(request)?;
-            let differs = |wanted: &Option<String>, is: &str| wanted.as_deref().is_some_and(|w| w != is);
-            if differs(&delete.uid, pod.uid()) || differs(&delete.resource_version, pod.resource_version()) {
-                return Err(ApiError::conflict("", PODS, pod.name(), "the pod is not the one that the precondition names"));
+            let Some(live) = self.get("pods", pod.namespace(), pod.name()).filter(|p| p.uid() == pod.uid()) else { return Ok(()) };
+            let Some(marked) = with_disruption(&live, &self.now()) else { return Ok(()) };
+            if delete.resource_version.as_deref().is_some_and(|v| v != live.resource_version()) {
+                return Ok(());
             }
-            match Writer::update(self, PODS, disrupted(&pod, &self.now())).await {
+            match Writer::update(self, "pods", marked).await {
+                Ok(written) => {
+                    // A precondition on the version is about the pod as it was before the mark.
+                    if delete.resource_version.is_some() {
+                        delete.resource_version = Some(written.resource_version().to_string());
+                    }
+                    return Ok(());
+                }
                 Err(error) if error.is(Reason::Conflict) => {}
-                result => return result,
+                Err(error) => return Err(error),
             }
         }
-        Err(ApiError::modified("", PODS, &request.info.name))
+        Err(ApiError::modified("", "pods", pod.name()))
     }
 
     async fn take_from_budget(&self, pod: &Value, dry_run: bool) -> Result<(), ApiError> {
@@ -68,9 +70,8 @@ impl Server {
                 [] => return Ok(()),
                 [budget] => budget,
                 _ => {
-                    return Err(ApiError::internal(
-                        "This pod has more than one PodDisruptionBudget, which the eviction subresource does not support.",
-                    ));
+                    let why = "This pod has more than one PodDisruptionBudget, which the eviction subresource does not support.";
+                    return Err(ApiError::new(500, Reason::Unknown, why));
                 }
             };
             if is_unhealthy_and_free(pod, budget) {
@@ -92,6 +93,26 @@ impl Server {
     }
 }
 
+/// The pod with the condition of an eviction; `None` when it has it already.
+fn with_disruption(pod: &Value, now: &str) -> Option<Value> {
+    let mut condition = json!({
+        "type": "DisruptionTarget", "status": "True", "reason": "EvictionByEvictionAPI", "message": "Eviction API: evicting",
+        "lastProbeTime": null, "lastTransitionTime": now,
+    });
+    if pod.generation() > 0 {
+        condition["observedGeneration"] = json!(pod.generation());
+    }
+    let mut conditions = pod.array_at("/status/conditions").to_vec();
+    match conditions.iter_mut().find(|c| c["type"] == "DisruptionTarget") {
+        Some(old) if old["status"] == "True" && old["reason"] == condition["reason"] => return None,
+        Some(old) => *old = condition,
+        None => conditions.push(condition),
+    }
+    let mut marked = pod.clone();
+    marked.set_at("/status/conditions", Value::Array(conditions));
+    Some(marked)
+}
+
 /// Pods that do not count as running may go at once.
 fn needs_budget(pod: &Value) -> bool {
     !(matches!(pod.str_at("/status/phase"), Some("Succeeded" | "Failed" | "Pending")) || pod.is_deleting())
@@ -111,25 +132,6 @@ fn is_unhealthy_and_free(pod: &Value, budget: &Value) -> bool {
     }
     let (healthy, desired) = (number(budget, "currentHealthy"), number(budget, "desiredHealthy"));
     budget.str_at("/spec/unhealthyPodEvictionPolicy") == Some("AlwaysAllow") || (healthy >= desired && desired > 0)
-}
-
-/// The pod with the condition that it is about to be disrupted.
-fn disrupted(pod: &Value, now: &str) -> Value {
-    let mut condition = json!({
-        "type": "DisruptionTarget", "status": "True", "reason": "EvictionByEvictionAPI", "message": "Eviction API: evicting",
-        "lastTransitionTime": now,
-    });
-    let mut conditions = pod.array_at("/status/conditions").to_vec();
-    if let Some(at) = conditions.iter().position(|c| c["type"] == "DisruptionTarget") {
-        let before = conditions.remove(at);
-        if before["status"] == "True" {
-            condition["lastTransitionTime"] = before["lastTransitionTime"].clone();
-        }
-    }
-    conditions.push(condition);
-    let mut pod = pod.clone();
-    pod.set_at("/status/conditions", Value::Array(conditions));
-    pod
 }
 
 fn number(budget: &Value, field: &str) -> i64 {
@@ -162,12 +164,16 @@ fn disrupt(budget: &Value, pod: &Value, now: &str) -> Result<Value, ApiError> {
         ));
     }
     if allowed == 0 {
-        return refuse(format!(
-            "The disruption budget {} needs {} healthy pods and has {} currently",
-            budget.name(),
-            number(budget, "desiredHealthy"),
-            number(budget, "currentHealthy")
-        ));
+        let failed = budget.array_at("/status/conditions").iter().find(|c| c["type"] == "DisruptionAllowed" && c["reason"] == "SyncFailed");
+        let (name, desired, current) = (budget.name(), number(budget, "desiredHealthy"), number(budget, "currentHealthy"));
+        return refuse(match failed {
+            Some(condition) => {
+                let why = condition["message"].as_str().unwrap_or_default();
+                format!("The disruption budget {name} does not allow evicting pods currently because it failed sync: {why}")
+            }
+            None if current <= desired => format!("The disruption budget {name} needs {desired} healthy pods and has {current} currently"),
+            None => format!("The disruption budget {name} does not allow evicting pods currently"),
+        });
     }
     let mut updated = budget.clone();
     updated["status"]["disruptionsAllowed"] = json!(allowed - 1);
@@ -180,23 +186,24 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_evicted_pod_says_so() {
-        let pod = json!({"status": {"conditions": [{"type": "Ready", "status": "True"}]}});
-        let marked = disrupted(&pod, "t1");
-        assert_eq!(marked["status"]["conditions"][1]["reason"], "EvictionByEvictionAPI");
-        assert_eq!(disrupted(&marked, "t2"), marked);
+    fn an_evicted_pod_says_why_it_goes() {
+        let pod = json!({"metadata": {"generation": 2}, "status": {"conditions": [{"type": "Ready", "status": "True"}]}});
+        let marked = with_disruption(&pod, "t").unwrap();
+        let condition = &marked["status"]["conditions"][1];
+        assert_eq!((&condition["reason"], &condition["observedGeneration"]), (&json!("EvictionByEvictionAPI"), &json!(2)));
+        assert_eq!(with_disruption(&marked, "u"), None);
     }
 
     #[test]
     fn a_budget_is_spent_one_by_one() {
         let pod = json!({"metadata": {"name": "p"}});
-        let budget = json!({"metadata": {"name": "b", "generation": 1}, "status": {"observedGeneration": 1, "disruptionsAllowed": 1, "desiredHealthy": 2, "currentHealthy": 3}});
+        let budget = json!({"metadata": {"name": "b", "generation": 1}, "status": {"observedGeneration": 1, "disruptionsAllowed": 1, "desiredHealthy": 2, "currentHealthy": 2}});
         let spent = disrupt(&budget, &pod, "t").unwrap();
         assert_eq!(spent["status"]["disruptedPods"]["p"], "t");
         let refused = disrupt(&spent, &pod, "t").unwrap_err();
         assert_eq!(
             (refused.code, refused.causes[0].message.as_str()),
-            (429, "The disruption budget b needs 2 healthy pods and has 3 currently")
+            (429, "The disruption budget b needs 2 healthy pods and has 2 currently")
         );
     }
 }

@@ -118,9 +118,15 @@ fn scaled(request: &ResourceRequest<'_>, live: &Value, current: &Value, wanted: 
         number => match number.as_i64() {
             Some(replicas) => replicas,
             None => {
-                return Err(ApiError::bad_request(
-                    "Scale in version \"v1\" cannot be handled as a Scale: spec.replicas must be an integer",
-                ));
+                let why = format!(
+                    "json: cannot unmarshal {} into Go struct field ScaleSpec.spec.replicas of type int32",
+                    decode::go_type(number)
+                );
+                return Err(if request.info.verb == "patch" {
+                    decode::unfit_patch(wanted.to_string(), why)
+                } else {
+                    ApiError::bad_request(format!("Scale in version \"v1\" cannot be handled as a Scale: {why}"))
+                });
             }
         },
     };

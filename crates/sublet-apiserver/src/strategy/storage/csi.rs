@@ -2,7 +2,7 @@
 
 use super::super::edit::{ensure, fill, fill_zero, items};
 use super::super::field::{Errors, Field, IMMUTABLE, NEGATIVE, Seen, range};
-use super::super::pod::validate::validate_driver_name;
+use super::super::pod::validate::{validate_driver_name, validate_driver_name_in_any_case};
 use super::super::status::empty_status;
 use super::super::{Strategy, keep_all_but_status, keep_status, spec_changed};
 use serde_json::{Value, json};
@@ -175,29 +175,13 @@ fn validate_node_update(new: &Value, old: &Value) -> Vec<FieldError> {
     })
 }
 
-/// The generated rule for driver names has a text of its own.
-fn validate_attacher(name: &Field<'_>, errors: &mut Errors) {
-    let mut found = Errors::default();
-    validate_driver_name(name, &mut found);
-    for mut error in found.0 {
-        error.detail = error
-            .detail
-            .replace(
-                "a lowercase RFC 1123 subdomain must consist of lower case alphanumeric",
-                "an RFC 1123 subdomain must consist of alphanumeric",
-            )
-            .replace("'example.com'", "'Example.com'");
-        errors.add(error);
-    }
-}
-
 fn validate_attachment(attachment: &Value) -> Vec<FieldError> {
     const ONE: &str = "must specify exactly one of inlineVolumeSpec and persistentVolumeName";
     let (spec, status) = (Field::root(attachment).at("spec"), Field::root(attachment).at("status"));
     let source = spec.at("source");
     let (inline, name) = (source.at("inlineVolumeSpec"), source.at("persistentVolumeName"));
     Errors::of(|errors| {
-        validate_attacher(&spec.at("attacher"), errors);
+        validate_driver_name_in_any_case(&spec.at("attacher"), errors);
         match (inline.is_set(), name.is_set()) {
             (false, false) => errors.add(source.required(ONE)),
             (true, true) => errors.add(source.forbidden(ONE)),

@@ -1,7 +1,7 @@
 //! A pod's status on its way up, and the readiness gates on their way down.
 
 use crate::resources::{KindId, Translation, Upward};
-use crate::translate::to_tenant_text;
+use crate::translate::{to_tenant_text, with_tenant_uid};
 use serde_json::{Value, json};
 use std::collections::HashSet;
 use sublet_api::condition::SYNCED;
@@ -9,6 +9,8 @@ use sublet_machinery::ObjectExt;
 
 /// Parts of the host's status that mean nothing in the tenant.
 const HOST_ONLY: [&str; 3] = ["resourceClaimStatuses", "extendedResourceClaimStatus", "nodeAllocatableResourceClaimStatuses"];
+
+const CONTAINER_LISTS: [&str; 3] = ["initContainerStatuses", "containerStatuses", "ephemeralContainerStatuses"];
 
 /// Condition types that tenant controllers set, or we do for the tenant. The host's copy of them, if
 /// it has one, came from the tenant.
@@ -25,18 +27,29 @@ pub(super) fn up(tenant: &Value, host: &Value, translation: &Translation<'_>) ->
     for field in HOST_ONLY {
         status.remove_at(&format!("/{field}"));
     }
-    for list in ["initContainerStatuses", "containerStatuses", "ephemeralContainerStatuses"] {
+    for list in CONTAINER_LISTS {
         keep_own_containers(&mut status, list, tenant);
     }
     let lookup = |name: &str| translation.view.tenant_key(KindId::Pod, name);
     let host_namespace = translation.names.host_namespace(tenant.namespace());
-    if let Some(message) = status.str_at("/message") {
-        let message = to_tenant_text(message, host_namespace, lookup);
-        status["message"] = json!(message);
+    let told = |text: &str| with_tenant_uid(to_tenant_text(text, host_namespace, lookup), host, tenant);
+    translate_message(&mut status, "", told);
+    for list in CONTAINER_LISTS {
+        for container in status[list].as_array_mut().into_iter().flatten() {
+            // What a container wrote when it ended is its own text.
+            translate_message(container, "/state/waiting", told);
+        }
     }
-    status["conditions"] = Value::Array(conditions(tenant, host, |text| to_tenant_text(text, host_namespace, lookup)));
+    status["conditions"] = Value::Array(conditions(tenant, host, told));
     translate_generation(&mut status, tenant, host);
     Upward { status: Some(status), main: None }
+}
+
+fn translate_message(object: &mut Value, at: &str, told: impl Fn(&str) -> String) {
+    let Some(part) = object.pointer_mut(at) else { return };
+    if let Some(message) = part.get("message").and_then(Value::as_str) {
+        part["message"] = json!(told(message));
+    }
 }
 
 /// Containers that the host injected are the host's business.

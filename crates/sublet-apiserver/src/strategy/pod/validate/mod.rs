@@ -26,7 +26,7 @@ mod windows;
 
 pub(crate) use resize::validate_resize;
 pub(crate) use scheduling::{validate_taints, validate_tolerations};
-pub(crate) use sources::{VolumeKind, validate_driver_name, validate_sources};
+pub(crate) use sources::{VolumeKind, validate_driver_name, validate_driver_name_in_any_case, validate_sources};
 pub use status::validate_binding;
 pub(crate) use status::{is_dual_stack, validate_status_update};
 pub(crate) use update::{validate_ephemeral_update, validate_update};

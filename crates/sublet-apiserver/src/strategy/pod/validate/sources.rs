@@ -343,3 +343,19 @@ pub(crate) fn validate_driver_name(name: &Field<'_>, errors: &mut Errors) {
     }
     errors.extend(names::dns_subdomain(&name.text().to_lowercase()).into_iter().map(|m| name.invalid(m)));
 }
+
+/// The same rule where upstream's is generated, in other words.
+pub(crate) fn validate_driver_name_in_any_case(name: &Field<'_>, errors: &mut Errors) {
+    let mut found = Errors::default();
+    validate_driver_name(name, &mut found);
+    for mut error in found.0 {
+        error.detail = error
+            .detail
+            .replace(
+                "a lowercase RFC 1123 subdomain must consist of lower case alphanumeric",
+                "an RFC 1123 subdomain must consist of alphanumeric",
+            )
+            .replace("'example.com'", "'Example.com'");
+        errors.add(error);
+    }
+}
