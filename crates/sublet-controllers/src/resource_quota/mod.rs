@@ -20,6 +20,10 @@ use usage::ResourceList;
 
 /// How often objects are counted that no local copy tells about.
 const RECOUNT: Duration = Duration::from_secs(10);
+/// Until a status that somebody else gave other limits is set right.
+const DRIFT: Duration = Duration::from_secs(30);
+/// Before the name in the key of a quota whose status drifted.
+const DRIFTED: char = '~';
 
 pub(crate) fn controller() -> Controller {
     let mut controller = Controller::new("resourcequota-controller", Quotas).watches(RESOURCE_QUOTAS, quota_keys);
@@ -33,7 +37,10 @@ pub(crate) fn controller() -> Controller {
 /// Admission writes the status of quotas with every request; only the spec calls for counting.
 fn quota_keys(change: &Change, mapping: &Mapping) -> Vec<Key> {
     let mut keys = match (&change.old, &change.new) {
-        (Some(old), Some(new)) if old.pointer("/spec") == new.pointer("/spec") => Vec::new(),
+        (Some(old), Some(new)) if old.pointer("/spec") == new.pointer("/spec") => {
+            let drifted = new.pointer("/status/hard") != new.pointer("/spec/hard");
+            if drifted { vec![Key::new(new.namespace(), format!("{DRIFTED}{}", new.name()))] } else { Vec::new() }
+        }
         (_, None) => Vec::new(),
         _ => map::itself(change, mapping),
     };
@@ -78,6 +85,10 @@ struct Quotas;
 #[async_trait]
 impl Reconciler for Quotas {
     async fn reconcile(&self, ctx: &Ctx, key: &Key) -> Outcome {
+        if let Some(name) = key.name.strip_prefix(DRIFTED) {
+            ctx.queue().add_after(Key::new(&key.namespace, name), DRIFT);
+            return Outcome::Done;
+        }
         let Some(quota) = ctx.informer(&RESOURCE_QUOTAS).get_key(key) else { return Outcome::Done };
         sync(ctx, &quota).await.unwrap_or_else(Outcome::from)
     }
