@@ -7,8 +7,7 @@ use super::service_rules::validate_endpoint_ip;
 use serde_json::Value;
 use sublet_machinery::FieldError;
 
-pub(crate) const ENDPOINTS: Strategy =
-    Strategy { default: default_endpoints, validate, warnings, create_on_update: true, ..Strategy::PLAIN };
+pub(crate) const ENDPOINTS: Strategy = Strategy { default: default_endpoints, validate, create_on_update: true, ..Strategy::PLAIN };
 
 fn default_endpoints(endpoints: &mut Value) {
     for subset in items(endpoints, "subsets") {
@@ -57,8 +56,4 @@ fn validate_port(port: &Field<'_>, named: bool, errors: &mut Errors) {
     if port.at("appProtocol").is_set() {
         errors.qualified_name(&port.at("appProtocol"));
     }
-}
-
-fn warnings(_: &Value) -> Vec<String> {
-    vec!["v1 Endpoints is deprecated in v1.33+; use discovery.k8s.io/v1 EndpointSlice".into()]
 }
