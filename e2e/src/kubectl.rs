@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Output, Stdio};
 use std::time::Duration;
 use tempfile::NamedTempFile;
-use tokio::io::AsyncWriteExt;
+use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader};
 use tokio::process::Command;
 
 /// No command of the story takes longer.
@@ -37,6 +37,22 @@ impl Kubectl {
         }
         let ended = tokio::time::timeout(COMMAND_TIMEOUT, child.wait_with_output()).await;
         ended.with_context(|| format!("kubectl {arguments:?} does not end"))?.context("kubectl was lost")
+    }
+
+    /// Says a line and gives the line that is answered. Input stays open until then: whoever is attached
+    /// hears no more once it ends.
+    pub async fn converse(&self, arguments: &[&str], line: &str) -> Result<String> {
+        let mut command = self.command(arguments);
+        command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::null());
+        let mut child = command.spawn().with_context(|| format!("cannot run {}", self.program.display()))?;
+        let (mut stdin, stdout) = (child.stdin.take().context("no input")?, child.stdout.take().context("no output")?);
+        stdin.write_all(format!("{line}\n").as_bytes()).await?;
+        let mut answer = BufReader::new(stdout).lines();
+        let answer = tokio::time::timeout(COMMAND_TIMEOUT, answer.next_line()).await;
+        let answer = answer.with_context(|| format!("kubectl {arguments:?} does not answer"))??;
+        drop(stdin);
+        child.kill().await?;
+        answer.with_context(|| format!("kubectl {arguments:?} ended without an answer"))
     }
 
     /// What it prints; a failure is an error.

@@ -216,8 +216,8 @@ async fn with_kubectl(story: &Story<'_>, kubectl: &Kubectl) -> Result<()> {
     ensure!(log.starts_with("line "), "kubectl logs prints {log:?}");
     let ended = kubectl.run(&run("exec", &["-i", POD, "-c", "main", "--", "sh", "-c", "cat; exit 3"]), "hello").await?;
     ensure!(ended.status.code() == Some(3) && ended.stdout == b"hello", "kubectl exec ended with {ended:?}");
-    let attached = kubectl.run(&run("attach", &["-i", POD, "-c", "echo"]), "to and fro\n").await?;
-    ensure!(attached.stdout == b"to and fro\n", "kubectl attach printed {attached:?}");
+    let attached = kubectl.converse(&run("attach", &["-i", POD, "-c", "echo"]), "to and fro").await?;
+    ensure!(attached == "to and fro", "kubectl attach printed {attached:?}");
 
     let (dir, content) = (tempfile::tempdir()?, "there and back");
     let (there, back) = (dir.path().join("there").display().to_string(), dir.path().join("back").display().to_string());
