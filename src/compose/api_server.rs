@@ -68,7 +68,10 @@ impl ApiServer {
                 signing_key_pem: spec.pki.service_account_key_pem.clone(),
                 url: url.clone(),
             },
-            plugins: admission::default_plugins(&admission::Config { disabled: spec.disabled_plugins, ..Default::default() }),
+            plugins: Box::new(|signer_permission| {
+                let signer_permission = Some(signer_permission);
+                admission::default_plugins(&admission::Config { disabled: spec.disabled_plugins, signer_permission })
+            }),
             bootstrap: BootstrapConfig {
                 service_cidrs: spec.service_cidrs.iter().map(ToString::to_string).collect(),
                 service_ip: first_address(cidr),

@@ -7,7 +7,7 @@ use crate::strategy::edit::{ensure, remove};
 use async_trait::async_trait;
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
-use serde_json::json;
+use serde_json::{Value, json};
 use std::sync::Arc;
 use sublet_machinery::{ApiError, ObjectExt};
 use x509_parser::prelude::{FromDer, X509CertificationRequest};
@@ -25,6 +25,11 @@ pub(super) struct CertificateSigning {
     permission: SignerPermission,
 }
 
+pub(super) struct ClusterTrustBundleAttest {
+    permission: SignerPermission,
+}
+
+const BUNDLES: &str = "clustertrustbundles.certificates.k8s.io";
 const REQUESTS: &str = "certificatesigningrequests.certificates.k8s.io";
 const CLIENT_SIGNER: &str = "kubernetes.io/kube-apiserver-client";
 
@@ -109,6 +114,48 @@ impl Plugin for CertificateSigning {
     }
 }
 
+impl ClusterTrustBundleAttest {
+    pub(super) fn new(permission: SignerPermission) -> Self {
+        Self { permission }
+    }
+}
+
+/// Who vouches for a signer's certificates needs leave to do so.
+#[async_trait]
+impl Plugin for ClusterTrustBundleAttest {
+    fn name(&self) -> &'static str {
+        "ClusterTrustBundleAttest"
+    }
+
+    fn handles(&self, attributes: &Attributes<'_>) -> bool {
+        matches!(attributes.operation, Operation::Create | Operation::Update) && attributes.is_main(BUNDLES)
+    }
+
+    async fn validate(&self, attributes: &mut Attributes<'_>, _: &Arc<dyn Writer>) -> Result<(), ApiError> {
+        let Some(bundle) = &attributes.object else { return Ok(()) };
+        let signer = bundle.str_at("/spec/signerName").unwrap_or_default();
+        if signer.is_empty() || attributes.old.as_ref().is_some_and(|old| changes_owners_alone(bundle, old)) {
+            return Ok(());
+        }
+        if (self.permission)(attributes.user, "attest", signer) {
+            return Ok(());
+        }
+        Err(attributes.forbidden(format_args!("user not permitted to attest for signerName {signer:?}")))
+    }
+}
+
+/// What the garbage collector may write.
+fn changes_owners_alone(new: &Value, old: &Value) -> bool {
+    let bare = |object: &Value| {
+        let mut object = object.clone();
+        for key in ["ownerReferences", "finalizers", "resourceVersion", "managedFields"] {
+            remove(&mut object["metadata"], key);
+        }
+        object
+    };
+    bare(new) == bare(old)
+}
+
 #[async_trait]
 impl Plugin for CertificateSubjectRestriction {
     fn name(&self) -> &'static str {
@@ -163,6 +210,19 @@ mod tests {
         assert!(object("people").validate(&CertificateSubjectRestriction, &store(&[])).await.is_ok());
         let error = object("system:masters").validate(&CertificateSubjectRestriction, &store(&[])).await.expect_err("masters");
         assert!(error.message.ends_with("signer with system:masters group is not allowed"));
+    }
+
+    #[tokio::test]
+    async fn not_everybody_vouches_for_a_signer() {
+        let plugin =
+            ClusterTrustBundleAttest::new(Arc::new(|user, verb, signer| (user.name.as_str(), verb, signer) == ("jane", "attest", "a.b/c")));
+        let bundle = |signer: &str| Request::create(BUNDLES, "", json!({"metadata": {"name": "b"}, "spec": {"signerName": signer}}));
+        let (mut jane, mut other) = (bundle("a.b/c"), bundle("d.e/f"));
+        (jane.user.name, other.user.name) = ("jane".into(), "jane".into());
+        assert!(jane.validate(&plugin, &store(&[])).await.is_ok());
+        assert!(bundle("").validate(&plugin, &store(&[])).await.is_ok());
+        let error = other.validate(&plugin, &store(&[])).await.expect_err("another signer");
+        assert!(error.message.ends_with("is forbidden: user not permitted to attest for signerName \"d.e/f\""), "{}", error.message);
     }
 
     #[tokio::test]

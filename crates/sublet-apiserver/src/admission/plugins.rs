@@ -1,6 +1,8 @@
 //! Which plugins run, and in which order.
 
-use super::certificates::{CertificateApproval, CertificateRequester, CertificateSigning, CertificateSubjectRestriction};
+use super::certificates::{
+    CertificateApproval, CertificateRequester, CertificateSigning, CertificateSubjectRestriction, ClusterTrustBundleAttest,
+};
 use super::ingress_class::DefaultIngressClass;
 use super::limit_ranger::LimitRanger;
 use super::namespace_lifecycle::NamespaceLifecycle;
@@ -34,6 +36,7 @@ pub const ORDER: &[&str] = &[
     "RuntimeClass",
     "CertificateApproval",
     "CertificateSigning",
+    "ClusterTrustBundleAttest",
     "CertificateSubjectRestriction",
     "DefaultIngressClass",
     "PodTopologyLabels",
@@ -45,7 +48,7 @@ pub const ORDER: &[&str] = &[
     "ResourceQuota",
 ];
 
-/// May the user `verb` (`approve`, `sign`) the signer named so?
+/// May the user `verb` (`approve`, `sign`, `attest`) the signer named so?
 pub type SignerPermission = Arc<dyn Fn(&UserInfo, &str, &str) -> bool + Send + Sync>;
 
 /// What the plugins can be told.
@@ -82,7 +85,8 @@ pub fn default_plugins(config: &Config) -> Vec<Box<dyn Plugin>> {
         Box::new(PersistentVolumeClaimResize),
         Box::new(RuntimeClass),
         Box::new(CertificateApproval::new(permission.clone())),
-        Box::new(CertificateSigning::new(permission)),
+        Box::new(CertificateSigning::new(permission.clone())),
+        Box::new(ClusterTrustBundleAttest::new(permission)),
         Box::new(CertificateSubjectRestriction),
         Box::new(DefaultIngressClass),
         Box::new(PodTopologyLabels),

@@ -14,7 +14,7 @@ pub use handle::{InProcess, Peer};
 pub use listen::{Listening, listen};
 pub use security::{ISSUER, SecurityConfig};
 
-use crate::admission::{Attributes, Plugin};
+use crate::admission::{Attributes, Plugin, SignerPermission};
 use crate::auth::authz::Authorization;
 use crate::auth::bootstrap::{self, BootstrapConfig};
 use crate::discovery::Documents;
@@ -33,11 +33,14 @@ use tokio_util::sync::CancellationToken;
 /// sum of `--max-requests-inflight` and `--max-mutating-requests-inflight`.
 const IN_FLIGHT_MAX: usize = 600;
 
+pub type MakePlugins = Box<dyn FnOnce(SignerPermission) -> Vec<Box<dyn Plugin>> + Send>;
+
 /// What an API server is made of.
 pub struct Config {
     pub backend: Arc<dyn Backend>,
     pub security: SecurityConfig,
-    pub plugins: Vec<Box<dyn Plugin>>,
+    /// Makes the admission plugins, told who may do what with signers of certificates.
+    pub plugins: MakePlugins,
     /// What the objects say that exist before anybody does anything.
     pub bootstrap: BootstrapConfig,
     /// The name that this server has in logs.
@@ -70,13 +73,14 @@ impl Server {
         let store = Store::open(config.backend)?;
         let reader: Arc<dyn Reader> = Arc::new(store.clone());
         let security = Security::new(config.security, reader).map_err(|e| StorageError::Failed(e.to_string()))?;
+        let plugins = (config.plugins)(security::signer_permission(security.authorization.clone()));
         let server = Self {
             inner: Arc::new(Inner {
                 store,
                 registry: Registry::new(builtin_rows()),
                 documents: Documents::default(),
                 security,
-                plugins: config.plugins,
+                plugins,
                 service_allocator: OnceLock::new(),
                 connector: OnceLock::new(),
                 in_flight: Semaphore::new(IN_FLIGHT_MAX),

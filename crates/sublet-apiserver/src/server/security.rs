@@ -1,7 +1,8 @@
 //! Who may do what, put together for one server: authentication, authorization, tokens, reviews.
 
+use crate::admission::{SignerPermission, UserInfo};
 use crate::auth::authn::{Authenticator, StaticTokens, TokenAuthenticator};
-use crate::auth::authz::{Authorization, Mode};
+use crate::auth::authz::{Authorization, Authorizer, AuthzAttributes, Decision, Mode};
 use crate::auth::reviews::Reviews;
 use crate::auth::tokens::{KeyError, ServiceAccountTokens, TokenConfig};
 use crate::reader::Reader;
@@ -51,4 +52,15 @@ impl Security {
         let reviews = Reviews::new(authenticator.clone(), authorization.clone());
         Ok(Self { authenticator, authorization, tokens, reviews })
     }
+}
+
+/// Whether a user may act for a signer of certificates, by its name or as one of its domain.
+pub(crate) fn signer_permission(authorization: Arc<Authorization>) -> SignerPermission {
+    Arc::new(move |user: &UserInfo, verb: &str, signer: &str| {
+        let domain = format!("{}/*", signer.split('/').next().unwrap_or_default());
+        [signer, &domain].into_iter().any(|name| {
+            let asked = AuthzAttributes { name, ..AuthzAttributes::resource(user, verb, "certificates.k8s.io", "signers") };
+            matches!(authorization.authorize(&asked), Decision::Allow(_))
+        })
+    })
 }
