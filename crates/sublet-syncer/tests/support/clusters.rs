@@ -69,7 +69,7 @@ async fn server(name: &str, more: Vec<Box<dyn Plugin>>) -> Server {
             signing_key_pem: key,
             url: "https://127.0.0.1:6443".into(),
         },
-        plugins,
+        plugins: Box::new(|_| plugins),
         bootstrap: BootstrapConfig {
             service_cidrs: vec!["10.96.0.0/16".into()],
             service_ip: "10.96.0.1".parse().expect("an address"),
