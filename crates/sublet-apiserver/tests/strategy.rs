@@ -111,7 +111,8 @@ fn create(rules: &Strategy, mut object: Value) -> Result<(Value, Vec<String>), (
     let mut errors = validate_metadata(rules, &object);
     errors.extend((rules.validate)(&object));
     errors.extend((rules.validate_create)(&object));
-    finish(rules, object, errors)
+    let warnings = (rules.warnings)(&object);
+    finish(rules, object, errors, warnings)
 }
 
 fn validate_metadata(rules: &Strategy, object: &Value) -> Vec<FieldError> {
@@ -139,7 +140,8 @@ fn update(rules: &Strategy, mut new: Value, old: &Value) -> Result<(Value, Vec<S
     }
     let mut errors = (rules.validate)(&new);
     errors.extend((rules.validate_update)(&new, old));
-    finish(rules, new, errors)
+    let warnings = rules.warn_of_update(&new, old);
+    finish(rules, new, errors, warnings)
 }
 
 fn update_status(rules: &Strategy, mut new: Value, old: &Value) -> Result<(Value, Vec<String>), (Value, Vec<FieldError>)> {
@@ -155,14 +157,18 @@ fn update_status(rules: &Strategy, mut new: Value, old: &Value) -> Result<(Value
     Ok((new, Vec::new()))
 }
 
-fn finish(rules: &Strategy, mut object: Value, errors: Vec<FieldError>) -> Result<(Value, Vec<String>), (Value, Vec<FieldError>)> {
+fn finish(
+    rules: &Strategy,
+    mut object: Value,
+    errors: Vec<FieldError>,
+    warnings: Vec<String>,
+) -> Result<(Value, Vec<String>), (Value, Vec<FieldError>)> {
     if !errors.is_empty() {
         return Err((object, errors));
     }
     let mut again = object.clone();
     (rules.default)(&mut again);
     assert_eq!(again, object, "defaulting twice changes something");
-    let warnings = (rules.warnings)(&object);
     if let Some(metadata) = object["metadata"].as_object_mut() {
         metadata.remove("uid");
     }

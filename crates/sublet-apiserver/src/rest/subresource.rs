@@ -8,6 +8,7 @@ use super::ResourceRequest;
 use super::convert::{from_storage, storage_resource};
 use super::decode;
 use super::write::{Change, Manager, Written};
+use crate::admission::{Attributes, Operation};
 use crate::http::{HttpResponse, respond};
 use crate::server::Server;
 use http::StatusCode;
@@ -45,6 +46,26 @@ impl Server {
         let mut object = entry.value();
         from_storage(&request.resource, &mut object);
         Ok(object)
+    }
+
+    /// Admission of a body that is no object of its own, such as a Binding.
+    async fn admit_body(&self, request: &ResourceRequest<'_>, body: Value, dry_run: bool) -> Result<Value, ApiError> {
+        let mut attributes = Attributes {
+            user: request.user,
+            operation: Operation::Create,
+            resource: &request.resource,
+            subresource: &request.info.subresource,
+            namespace: request.namespace(),
+            name: &request.info.name,
+            object: Some(body),
+            old: None,
+            dry_run,
+            warnings: Vec::new(),
+        };
+        self.mutate(&mut attributes).await?;
+        self.validate_admission(&mut attributes).await?;
+        attributes.warnings.drain(..).for_each(|warning| request.warn(warning));
+        Ok(attributes.object.take().unwrap_or_default())
     }
 
     async fn create_token(&self, request: &ResourceRequest<'_>) -> Result<HttpResponse, ApiError> {

@@ -330,7 +330,7 @@ impl Server {
         self.check_escalation(request, new, Some(&old))?;
         self.check_update(request, new, &old)?;
         if attributes.subresource.is_empty() {
-            for warning in (resource.strategy.warnings)(new) {
+            for warning in resource.strategy.warn_of_update(new, &old) {
                 request.warn(warning);
             }
         }

@@ -62,6 +62,8 @@ pub struct Strategy {
     pub validate_status_update: fn(&Value, &Value) -> Vec<FieldError>,
     /// Texts for the Warning header, on create and update.
     pub warnings: fn(&Value) -> Vec<String>,
+    /// `(new, old)`: the texts for an update, where they are not those for a create.
+    pub warnings_update: Option<fn(&Value, &Value) -> Vec<String>>,
     /// Fields for field selectors beside metadata.name and metadata.namespace.
     pub fields: fn(&Value) -> Vec<(&'static str, String)>,
     pub grace: Grace,
@@ -106,6 +108,7 @@ impl Strategy {
         validate_update: |_, _| Vec::new(),
         validate_status_update: |_, _| Vec::new(),
         warnings: |_| Vec::new(),
+        warnings_update: None,
         fields: |_| Vec::new(),
         grace: Grace::None,
         generation: false,
@@ -114,6 +117,14 @@ impl Strategy {
         create_on_update: false,
         unconditional_update: true,
     };
+
+    /// What an update of the main resource warns of.
+    pub fn warn_of_update(&self, new: &Value, old: &Value) -> Vec<String> {
+        match self.warnings_update {
+            Some(warnings) => warnings(new, old),
+            None => (self.warnings)(new),
+        }
+    }
 
     /// The usual kind with spec and status: status belongs to `/status`, spec changes bump the generation.
     pub const SPEC_AND_STATUS: Self = Self { prepare_create: drop_status, prepare_update: keep_status, generation: true, ..Self::PLAIN };

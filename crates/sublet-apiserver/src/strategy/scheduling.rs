@@ -5,12 +5,18 @@ use super::edit::fill;
 use super::field::{Errors, Field, Seen};
 use super::pod::validate::resources::validate_overhead;
 use super::pod::validate::validate_tolerations;
+use super::pod::warnings::old_label;
 use serde_json::Value;
 use sublet_machinery::{FieldError, FieldPath, ObjectExt};
 
 pub(super) const RUNTIME_CLASS: Strategy = Strategy {
     validate: validate_runtime,
     validate_update: |new, old| Errors::of(|errors| errors.immutable_unshown(&Field::root(new).at("handler"), &old["handler"])),
+    warnings: |class| {
+        let selector = Field::root(class).at("scheduling").at("nodeSelector");
+        let keys = selector.entries().filter_map(|(key, _)| old_label(key));
+        keys.map(|message| format!("{}: {message}", selector.path)).collect()
+    },
     create_on_update: true,
     unconditional_update: false,
     ..Strategy::PLAIN

@@ -4,26 +4,21 @@ use super::{check_body_name, success};
 use crate::http::HttpResponse;
 use crate::rest::{ResourceRequest, decode, options};
 use crate::server::Server;
+use crate::strategy::validate_binding;
 use serde_json::{Value, json};
-use sublet_machinery::{ApiError, FieldError, FieldPath, ObjectExt};
+use sublet_machinery::{ApiError, ObjectExt};
 
 impl Server {
     pub(crate) async fn bind(&self, request: &ResourceRequest<'_>, pod: &str) -> Result<HttpResponse, ApiError> {
         let dry_run = options::dry_run(request.query, "CreateOptions")?;
         let binding = decode::body_of_kind(request, "core", "Binding")?;
         check_body_name(request, &binding)?;
-        let node = binding.str_at("/target/name").unwrap_or_default().to_string();
-        let kind = binding.str_at("/target/kind").unwrap_or_default();
-        let mut errors = Vec::new();
-        if !matches!(kind, "" | "Node") {
-            errors.push(FieldError::not_supported(&FieldPath::new("target.kind"), kind, &["Node", "<empty>"]));
-        }
-        if node.is_empty() {
-            errors.push(FieldError::required(&FieldPath::new("target.name"), ""));
-        }
+        let binding = self.admit_body(request, binding, dry_run).await?;
+        let errors = validate_binding(&binding);
         if !errors.is_empty() {
             return Err(ApiError::invalid("", "Binding", pod, &errors));
         }
+        let node = binding.str_at("/target/name").unwrap_or_default().to_string();
         let now = self.now();
         self.modify_live(request, dry_run, |live| assign(live, &binding, &node, &now)).await?;
         Ok(success(request))
@@ -51,9 +46,7 @@ fn assign(live: &Value, binding: &Value, node: &str, now: &str) -> Result<Value,
         pod.set_annotation(key, value.as_str().unwrap_or_default());
     }
     for (key, value) in binding.labels().into_iter().flatten() {
-        if pod.label(key).is_none() {
-            pod.set_label(key, value.as_str().unwrap_or_default());
-        }
+        pod.set_label(key, value.as_str().unwrap_or_default());
     }
     let condition = json!({
         "type": "PodScheduled", "status": "True", "lastProbeTime": null, "lastTransitionTime": now,

@@ -21,6 +21,7 @@ impl Server {
         let dry_run = options::dry_run(request.query, "CreateOptions")?;
         let eviction = decode::body_of_kind(request, "policy", "Eviction")?;
         check_body_name(request, &eviction)?;
+        let eviction = self.admit_body(request, eviction, dry_run).await?;
         let pod = self.live(request)?;
         if needs_budget(&pod) {
             self.take_from_budget(&pod, dry_run || !eviction.array_at("/deleteOptions/dryRun").is_empty()).await?;

@@ -22,6 +22,7 @@ pub(crate) const DAEMON_SET: Strategy = Strategy {
     },
     validate_status_update,
     warnings: |set| warnings::of_template(&Field::root(set).at("spec").at("template")),
+    warnings_update: Some(|new, old| warnings::of_changed(new, old, &["spec", "template"])),
     generation: true,
     ..Strategy::PLAIN
 };

@@ -21,6 +21,7 @@ pub(crate) const DEPLOYMENT: Strategy = Strategy {
     },
     validate_status_update,
     warnings,
+    warnings_update: Some(|new, old| warnings::of_changed(new, old, &["spec", "template"])),
     generation: true,
     // Annotations are copied to replica sets, so their changes are work for the controller too.
     changes_generation: |new, old| super::super::spec_changed(new, old) || new["metadata"]["annotations"] != old["metadata"]["annotations"],

@@ -22,6 +22,7 @@ pub(crate) const REPLICA_SET: Strategy = Strategy {
     },
     validate_status_update,
     warnings,
+    warnings_update: Some(|new, old| warnings::of_changed(new, old, &["spec", "template"])),
     fields,
     generation: true,
     ..Strategy::PLAIN

@@ -22,6 +22,11 @@ pub(crate) const STATEFUL_SET: Strategy = Strategy {
     validate_update,
     validate_status_update,
     warnings,
+    warnings_update: Some(|new, old| {
+        let mut all = warnings::of_changed(new, old, &["spec", "template"]);
+        all.extend(own_warnings(new));
+        all
+    }),
     name_rule: NameRule::DnsLabel,
     generation: true,
     ..Strategy::PLAIN
@@ -164,8 +169,15 @@ fn validate_status_update(new: &Value, old: &Value) -> Vec<FieldError> {
 }
 
 fn warnings(set: &Value) -> Vec<String> {
+    let mut all = warnings::of_template(&Field::root(set).at("spec").at("template"));
+    all.extend(own_warnings(set));
+    all
+}
+
+/// What has nothing to do with the pods.
+fn own_warnings(set: &Value) -> Vec<String> {
     let spec = Field::root(set).at("spec");
-    let mut all = warnings::of_template(&spec.at("template"));
+    let mut all = Vec::new();
     spec.at("volumeClaimTemplates")
         .items()
         .for_each(|claim| warnings::claim_spec(&Field::new(claim.at("spec").value, claim.path.clone()), &mut all));

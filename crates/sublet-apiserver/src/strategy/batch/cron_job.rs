@@ -20,6 +20,7 @@ pub(crate) const CRON_JOB: Strategy = Strategy {
     validate_create,
     validate_update,
     warnings,
+    warnings_update: Some(warnings_of_update),
     generation: true,
     ..Strategy::PLAIN
 };
@@ -92,6 +93,19 @@ fn validate_update(new: &Value, old: &Value) -> Vec<FieldError> {
             validate_time_zone(&spec.at("timeZone"), errors);
         }
     })
+}
+
+fn warnings_of_update(new: &Value, old: &Value) -> Vec<String> {
+    let spec = Field::root(new).at("spec");
+    let mut all = Vec::new();
+    if new["metadata"]["generation"] != old["metadata"]["generation"] {
+        all.extend(spec_warnings(&spec.at("jobTemplate").at("spec")));
+    }
+    if spec.at("schedule").text().contains("TZ") {
+        let more = "see https://kubernetes.io/docs/concepts/workloads/controllers/cron-jobs/ for more details";
+        all.push(format!("cannot use TZ or CRON_TZ in spec.spec.schedule, use timeZone instead, {more}"));
+    }
+    all
 }
 
 fn warnings(cron: &Value) -> Vec<String> {

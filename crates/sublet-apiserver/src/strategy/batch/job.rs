@@ -25,6 +25,10 @@ pub(crate) const JOB: Strategy = Strategy {
         all.extend(spec_warnings(&Field::root(job).at("spec")));
         all
     },
+    warnings_update: Some(|new, old| {
+        let changed = new["metadata"]["generation"] != old["metadata"]["generation"];
+        if changed { spec_warnings(&Field::root(new).at("spec")) } else { Vec::new() }
+    }),
     fields,
     generation: true,
     ..Strategy::PLAIN

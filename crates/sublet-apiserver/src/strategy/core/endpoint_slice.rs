@@ -24,6 +24,7 @@ pub(crate) const ENDPOINT_SLICE: Strategy = Strategy {
         })
     },
     warnings,
+    warnings_update: Some(|new, _| ip_warnings(new)),
     generation: true,
     changes_generation: |new, old| spec_changed(new, old) || new["metadata"]["labels"] != old["metadata"]["labels"],
     ..Strategy::PLAIN
@@ -67,11 +68,17 @@ fn drop_topology(new: &mut Value, old: &Value) {
 }
 
 fn warnings(slice: &Value) -> Vec<String> {
-    const MANAGERS: [&str; 2] = ["endpointslice-controller.k8s.io", "endpointslicemirroring-controller.k8s.io"];
     let mut all = Vec::new();
     if slice["addressType"] == "FQDN" {
         all.push("spec.addressType: FQDN endpoints are deprecated".into());
     }
+    all.extend(ip_warnings(slice));
+    all
+}
+
+fn ip_warnings(slice: &Value) -> Vec<String> {
+    const MANAGERS: [&str; 2] = ["endpointslice-controller.k8s.io", "endpointslicemirroring-controller.k8s.io"];
+    let mut all = Vec::new();
     if slice.label("endpointslice.kubernetes.io/managed-by").is_none_or(|manager| !MANAGERS.contains(&manager)) {
         let addresses = Field::root(slice).at("endpoints").items().flat_map(|endpoint| endpoint.at("addresses").items());
         addresses.for_each(|address| all.extend(names::ip_warnings(&address.path, address.text())));

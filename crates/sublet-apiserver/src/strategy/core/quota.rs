@@ -19,6 +19,7 @@ pub(crate) const RESOURCE_QUOTA: Strategy = Strategy {
     validate_update: limits::validate_quota_update,
     validate_status_update: limits::validate_quota_status,
     warnings: limits::quota_warnings,
+    warnings_update: Some(|_, _| Vec::new()),
     ..Strategy::PLAIN
 };
 

@@ -5,8 +5,13 @@ use super::super::edit::items;
 use serde_json::{Value, json};
 use sublet_machinery::ObjectExt;
 
-pub(crate) const SERVICE_ACCOUNT: Strategy =
-    Strategy { prepare_create: clean_secrets, prepare_update: |new, _| clean_secrets(new), warnings, ..Strategy::PLAIN };
+pub(crate) const SERVICE_ACCOUNT: Strategy = Strategy {
+    prepare_create: clean_secrets,
+    prepare_update: |new, _| clean_secrets(new),
+    warnings,
+    warnings_update: Some(|new, old| if old.annotation(MOUNTABLE_SECRETS).is_some() { Vec::new() } else { warnings(new) }),
+    ..Strategy::PLAIN
+};
 
 const MOUNTABLE_SECRETS: &str = "kubernetes.io/enforce-mountable-secrets";
 

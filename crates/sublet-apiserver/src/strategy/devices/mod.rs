@@ -23,6 +23,14 @@ pub(super) const RESOURCE_SLICE: Strategy = Strategy {
     },
     validate: slice::validate,
     validate_update: slice::validate_update,
+    warnings: |slice| {
+        let driver = slice["spec"]["driver"].as_str().unwrap_or_default();
+        let upper = driver != driver.to_lowercase();
+        upper
+            .then(|| format!("spec.driver: driver names should be lowercase; {driver:?} contains uppercase characters"))
+            .into_iter()
+            .collect()
+    },
     fields: slice_fields,
     generation: true,
     ..Strategy::PLAIN

@@ -19,6 +19,7 @@ pub(crate) const INGRESS: Strategy = Strategy {
     validate_create,
     validate_status_update: |new, _| validate_status(new),
     warnings,
+    warnings_update: Some(|_, _| Vec::new()),
     generation: true,
     ..Strategy::PLAIN
 };

@@ -23,6 +23,8 @@ pub(crate) const POD: Strategy = Strategy {
     validate_update: validate::validate_update,
     validate_status_update: validate::validate_status_update,
     warnings: warnings::of_pod,
+    // Whoever updates pods is rarely a person.
+    warnings_update: Some(|_, _| Vec::new()),
     fields,
     grace: Grace::Pod,
     ..Strategy::PLAIN
@@ -40,6 +42,7 @@ pub(crate) const POD_TEMPLATE: Strategy = Strategy {
     default: |object| defaults::default_template(super::edit::ensure(object, "template")),
     validate: |object| Errors::of(|errors| validate::validate_template(&Field::root(object).at("template"), errors)),
     warnings: |object| warnings::of_template(&Field::root(object).at("template")),
+    warnings_update: Some(|new, old| warnings::of_changed(new, old, &["template"])),
     generation: true,
     ..Strategy::PLAIN
 };

@@ -33,6 +33,14 @@ pub(crate) fn of_template(template: &Field<'_>) -> Vec<String> {
 }
 
 /// Names that end up in host names should be DNS labels.
+/// What an update of something with a pod template warns of: nothing unless it changes more than its metadata.
+pub(crate) fn of_changed(new: &Value, old: &Value, path: &[&str]) -> Vec<String> {
+    if new["metadata"]["generation"] == old["metadata"]["generation"] {
+        return Vec::new();
+    }
+    of_template(&path.iter().fold(Field::root(new), |field, key| field.at(key)))
+}
+
 pub(crate) fn name_warning(object: &Value, used: &str) -> Vec<String> {
     let wrong = names::dns_label(object.name());
     if wrong.is_empty() {

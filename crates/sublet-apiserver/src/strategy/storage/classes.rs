@@ -3,6 +3,7 @@
 use super::super::Strategy;
 use super::super::edit::fill;
 use super::super::field::{Errors, Field, Seen};
+use super::super::pod::warnings::old_label;
 use serde_json::Value;
 use std::collections::{BTreeMap, BTreeSet};
 use sublet_machinery::{FieldError, names};
@@ -13,6 +14,11 @@ pub(crate) const STORAGE_CLASS: Strategy = Strategy {
         fill(class, "volumeBindingMode", "Immediate");
     },
     validate,
+    warnings: |class| {
+        let expressions = Field::root(class).at("allowedTopologies").items().flat_map(|term| term.at("matchLabelExpressions").items());
+        let keys = expressions.map(|expression| expression.at("key"));
+        keys.filter_map(|key| Some(format!("{}: {}", key.path, old_label(key.text())?))).collect()
+    },
     validate_update: |new, old| {
         Errors::of(|errors| {
             for key in ["parameters", "provisioner", "reclaimPolicy", "volumeBindingMode"] {

@@ -3,6 +3,7 @@
 use super::super::edit::{ensure, fill, fill_zero, items};
 use super::super::field::{Errors, Field, IMMUTABLE, NEGATIVE, Seen, range};
 use super::super::pod::validate::{validate_driver_name, validate_driver_name_in_any_case};
+use super::super::pod::warnings::{node_selector_term, old_label};
 use super::super::status::empty_status;
 use super::super::{Strategy, keep_all_but_status, keep_status, spec_changed};
 use serde_json::{Value, json};
@@ -20,6 +21,11 @@ pub(crate) const CSI_DRIVER: Strategy = Strategy {
             errors.immutable(&spec.at("volumeLifecycleModes"), &before["volumeLifecycleModes"]);
         })
     },
+    warnings: token_warnings,
+    warnings_update: Some(|new, old| {
+        let changed = new["spec"]["tokenRequests"] != old["spec"]["tokenRequests"];
+        if changed { token_warnings(new) } else { Vec::new() }
+    }),
     unconditional_update: false,
     ..Strategy::PLAIN
 };
@@ -52,6 +58,15 @@ pub(crate) const CSI_STORAGE_CAPACITY: Strategy = Strategy {
             }
         })
     },
+    warnings: |capacity| {
+        let topology = Field::root(capacity).at("nodeTopology");
+        let mut all = Vec::new();
+        node_selector_term(&topology, &mut all);
+        let labels = topology.at("matchLabels");
+        let old = labels.entries().filter_map(|(key, _)| Some(format!("{}: {}", labels.path.child(key), old_label(key)?)));
+        all.extend(old);
+        all
+    },
     validate_update: |new, old| {
         Errors::of(|errors| {
             for key in ["nodeTopology", "storageClassName"].into_iter().filter(|key| new[*key] != old[*key]) {
@@ -77,6 +92,15 @@ pub(crate) const VOLUME_ATTACHMENT: Strategy = Strategy {
 const NODE_ID_BYTES_MAX: usize = 256;
 const ATTACHMENT_BYTES_MAX: usize = 256 * 1024;
 const ERROR_BYTES_MAX: usize = 1024;
+
+fn token_warnings(driver: &Value) -> Vec<String> {
+    let spec = Field::root(driver).at("spec");
+    if spec.at("tokenRequests").is_zero() || spec.at("serviceAccountTokenInSecrets").is_set() {
+        return Vec::new();
+    }
+    let advice = "if supported by this CSI driver, set to true to prevent possible logging of tokens in volume attributes";
+    vec![format!("spec.serviceAccountTokenInSecrets is unset; {advice}")]
+}
 
 fn default_driver(driver: &mut Value) {
     let spec = ensure(driver, "spec");
