@@ -11,3 +11,4 @@ mod cli;
 mod durability;
 mod harness;
 mod kubectl;
+mod strangers;
