@@ -213,7 +213,7 @@ fn reaching_in(tenant: &Tenant) {
     tenant.run(&format!("logs {pod}"));
     assert_eq!(tenant.run(&format!("exec {pod} -- echo hello")), "hello\n");
     assert_eq!(tenant.run(&format!("exec {pod} -c main -- hostname")).trim(), pod);
-    contains(&tenant.fail(&format!("exec {pod} -c absent -- true")), &["container not found (\"absent\")"]);
+    contains(&tenant.fail(&format!("exec {pod} -c absent -- true")), &["container absent is not valid for pod"]);
     contains(&tenant.fail("logs absent"), &["pods \"absent\" not found"]);
     contains(&tenant.fail(&format!("logs {pod} -c absent")), &["container absent is not valid for pod"]);
 }

@@ -121,7 +121,10 @@ impl Server {
         };
         let mut response = if connects { self.connect(&request, parts).await } else { self.dispatch(&request, parts).await };
         let warnings = std::mem::take(&mut *request.warnings.lock().expect("no holder of this lock panics"));
-        let deprecated = request.resource.custom.as_ref().and_then(|c| c.deprecation_warning.clone());
+        let deprecated = match &request.resource.custom {
+            Some(custom) => custom.deprecation_warning.clone(),
+            None => crate::strategy::deprecation(&info.group, &info.version, &info.resource),
+        };
         if let Ok(response) = &mut response {
             respond::add_warnings(response, &warnings);
             respond::add_warnings(response, deprecated.as_slice());
