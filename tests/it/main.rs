@@ -11,4 +11,5 @@ mod cli;
 mod durability;
 mod harness;
 mod kubectl;
+mod races;
 mod strangers;
