@@ -131,6 +131,7 @@ fn a_tenant_works_with_kubectl() {
     looking_around(&tenant);
     applying(&tenant);
     rolling_out(&tenant);
+    reaching_in(&tenant);
     changing(&tenant);
     watching(&tenant);
     accounts(&tenant);
@@ -205,6 +206,16 @@ fn rolling_out(tenant: &Tenant) {
     contains(&tenant.run("describe pods -l app=web"), &["Status:", "Running", "Conditions:", "Scheduled"]);
     contains(&tenant.run("describe service web"), &["Endpoints:", "10."]);
     contains(&tenant.run("wait --for=condition=Available deployment/web --timeout=60s"), &["condition met"]);
+}
+
+fn reaching_in(tenant: &Tenant) {
+    let pod = tenant.run("get pods -l app=web -o jsonpath={.items[0].metadata.name}");
+    tenant.run(&format!("logs {pod}"));
+    assert_eq!(tenant.run(&format!("exec {pod} -- echo hello")), "hello\n");
+    assert_eq!(tenant.run(&format!("exec {pod} -c main -- hostname")).trim(), pod);
+    contains(&tenant.fail(&format!("exec {pod} -c absent -- true")), &["container absent is not valid for pod"]);
+    contains(&tenant.fail("logs absent"), &["pods \"absent\" not found"]);
+    contains(&tenant.fail(&format!("logs {pod} -c absent")), &["container absent is not valid for pod"]);
 }
 
 fn changing(tenant: &Tenant) {

@@ -1,5 +1,6 @@
 //! The HTTP API by route; every expectation is what a kube-apiserver said to the same requests.
 
+mod admission;
 mod bad_requests;
 mod certificates;
 mod custom_resources;

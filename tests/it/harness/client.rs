@@ -164,6 +164,11 @@ impl Client {
         Self { admin, ..self }
     }
 
+    /// The same client, led to another address.
+    pub fn at(&self, authority: &str) -> Self {
+        Self { authority: authority.into(), ..self.clone() }
+    }
+
     pub async fn send(&self, request: &Request) -> Response {
         self.try_send(request).await.unwrap_or_else(|error| panic!("{} {}: {error:#}", request.method, request.path))
     }

@@ -6,7 +6,7 @@ pub mod mask;
 pub mod server;
 pub mod transcript;
 
-pub use client::{Client, Credential, Request};
+pub use client::{Client, Credential, Request, Response};
 pub use server::Server;
 pub use transcript::Transcript;
 

@@ -4,13 +4,16 @@ use bytes::Bytes;
 use futures::Stream;
 use futures::stream::BoxStream;
 use http_body::{Body as HttpBody, Frame, SizeHint};
-use http_body_util::{BodyExt, LengthLimitError, Limited};
+use http_body_util::BodyExt;
 use std::pin::Pin;
 use std::task::{Context, Poll};
 use sublet_machinery::ApiError;
 
 /// The largest request body, as upstream's default.
 pub const BODY_BYTES_MAX: usize = 3 << 20;
+
+/// How much of a body that is too large is read and dropped.
+const DROPPED_BYTES_MAX: usize = 32 << 20;
 
 pub type BoxError = Box<dyn std::error::Error + Send + Sync>;
 
@@ -68,17 +71,29 @@ impl HttpBody for Body {
     }
 }
 
-/// Reads a request body up to the limit.
+/// Reads a request body up to the limit. Of a larger one the rest is read too and dropped, up to a second limit: a client
+/// that is cut off while it sends does not see the answer.
 pub async fn read<B>(body: B) -> Result<Bytes, ApiError>
 where
     B: HttpBody<Data = Bytes> + Send,
     B::Error: Into<BoxError>,
 {
-    match Limited::new(body, BODY_BYTES_MAX).collect().await {
-        Ok(collected) => Ok(collected.to_bytes()),
-        Err(error) if error.is::<LengthLimitError>() => {
-            Err(ApiError::too_large(format!("Request entity too large: limit is {BODY_BYTES_MAX}")))
+    let mut body = std::pin::pin!(body);
+    let (mut chunks, mut length): (Vec<Bytes>, usize) = (Vec::new(), 0);
+    while length < DROPPED_BYTES_MAX
+        && let Some(frame) = body.frame().await
+    {
+        let frame = frame.map_err(|e| ApiError::bad_request(format!("the request body could not be read: {}", e.into())))?;
+        let Ok(chunk) = frame.into_data() else { continue };
+        length = length.saturating_add(chunk.len());
+        if length <= BODY_BYTES_MAX {
+            chunks.push(chunk);
+        } else {
+            chunks.clear();
         }
-        Err(error) => Err(ApiError::bad_request(format!("the request body could not be read: {error}"))),
     }
+    if length > BODY_BYTES_MAX {
+        return Err(ApiError::too_large(format!("Request entity too large: limit is {BODY_BYTES_MAX}")));
+    }
+    Ok(if chunks.len() == 1 { chunks.remove(0) } else { chunks.concat().into() })
 }

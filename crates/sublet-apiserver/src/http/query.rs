@@ -12,7 +12,9 @@ pub struct Query(Vec<(String, String)>);
 impl Query {
     pub fn parse(query: Option<&str>) -> Self {
         let Some(query) = query else { return Self::default() };
-        Self(form_urlencoded::parse(query.as_bytes()).take(PARAMETERS_MAX).map(|(k, v)| (k.into_owned(), v.into_owned())).collect())
+        // A semicolon separates nothing and is part of nothing: Go leaves such pairs out.
+        let pairs = query.split('&').filter(|pair| !pair.contains(';')).take(PARAMETERS_MAX);
+        Self(pairs.flat_map(|pair| form_urlencoded::parse(pair.as_bytes())).map(|(k, v)| (k.into_owned(), v.into_owned())).collect())
     }
 
     /// The first value of a parameter; empty when there is none.

@@ -27,8 +27,9 @@ pub struct RequestInfo {
 impl RequestInfo {
     pub fn parse(method: &Method, path: &str, query: &Query) -> Self {
         let mut info = Self { path: path.to_string(), verb: plain_verb(method), ..Self::default() };
-        let decoded: Vec<String> =
-            path.trim_matches('/').split('/').map(|p| percent_encoding::percent_decode_str(p).decode_utf8_lossy().into_owned()).collect();
+        // As in Go, a slash is one however it is written.
+        let decoded = percent_encoding::percent_decode_str(path).decode_utf8_lossy();
+        let decoded: Vec<String> = decoded.trim_matches('/').split('/').map(str::to_string).collect();
         let mut parts: &[String] = &decoded;
         match parts {
             [root, version, _, ..] if root == "api" => {
@@ -158,6 +159,7 @@ mod tests {
         check(Method::GET, "/api/v1/watch/namespaces/other/pods", ("watch", "", "other", "pods", "", ""));
         check(Method::GET, "/apis/apps/v1", ("get", "", "", "", "", ""));
         check(Method::GET, "/version", ("get", "", "", "", "", ""));
+        check(Method::GET, "/api/v1/namespaces/o%74her/pods/a%2Flog", ("get", "", "other", "pods", "log", "a"));
     }
 
     #[test]

@@ -33,8 +33,11 @@ impl Server {
                          application/json-patch+json, application/merge-patch+json, application/apply-patch+yaml",
                     ));
                 }
-                let body = decode::parse_patch(request)?;
+                let mut body = decode::parse_patch(request)?;
                 must_be_object(&body.value)?;
+                if body.value.is_null() {
+                    body.value = json!({});
+                }
                 let schema = request.resource.schema.clone();
                 let merge = |live: &Value| patch::strategic::merge(live, &body.value, schema.node());
                 self.patch_with(request, dry_run, validation, body.strict.clone(), Some(&body.value), merge).await

@@ -121,7 +121,10 @@ impl Server {
         };
         let mut response = if connects { self.connect(&request, parts).await } else { self.dispatch(&request, parts).await };
         let warnings = std::mem::take(&mut *request.warnings.lock().expect("no holder of this lock panics"));
-        let deprecated = request.resource.custom.as_ref().and_then(|c| c.deprecation_warning.clone());
+        let deprecated = match &request.resource.custom {
+            Some(custom) => custom.deprecation_warning.clone(),
+            None => crate::strategy::deprecation(&info.group, &info.version, &info.resource),
+        };
         if let Ok(response) = &mut response {
             respond::add_warnings(response, &warnings);
             respond::add_warnings(response, deprecated.as_slice());
@@ -158,6 +161,12 @@ impl Server {
 
     async fn dispatch(&self, request: &ResourceRequest<'_>, parts: &Parts) -> Result<HttpResponse, ApiError> {
         let (info, resource) = (request.info, &request.resource);
+        if info.subresource.is_empty() || resource.subresource(&info.subresource).is_some() {
+            check_segment(&info.name)?;
+        }
+        if resource.namespaced && info.namespace.is_empty() && info.path.contains("/namespaces//") {
+            return Err(ApiError::bad_request("Namespace parameter required."));
+        }
         if resource.namespaced && info.namespace.is_empty() && !matches!(info.verb, "list" | "watch") {
             // All namespaces at once can be read and nothing else.
             return Err(if info.name.is_empty() { ApiError::method_not_allowed() } else { ApiError::no_such_path() });
@@ -342,6 +351,17 @@ impl Server {
             None => Ok(respond::no_such_page()),
         }
     }
+}
+
+/// A name must be good for a path.
+fn check_segment(name: &str) -> Result<(), ApiError> {
+    let why = match name {
+        "." => "may not be '.'",
+        ".." => "may not be '..'",
+        name if name.contains('%') => "may not contain '%'",
+        _ => return Ok(()),
+    };
+    Err(ApiError::bad_request(format!("Name parameter invalid: {name:?}: {why}")))
 }
 
 fn attributes<'a>(user: &'a UserInfo, info: &'a RequestInfo) -> AuthzAttributes<'a> {

@@ -154,8 +154,16 @@ pub(crate) fn sysctls(pod: &Value) -> BTreeMap<String, String> {
     pod.array_at("/spec/securityContext/sysctls").iter().map(|s| (text(&s["name"]).replace('/', "."), text(&s["value"]))).collect()
 }
 
+/// The host name of a pod: its own name, unless its spec says otherwise.
+fn host_name(pod: &Value) -> String {
+    const BYTES_MAX: usize = 63;
+    let told = ["/spec/hostnameOverride", "/spec/hostname"].into_iter().find_map(|p| pod.str_at(p).filter(|name| !name.is_empty()));
+    let own = || pod.name().get(..BYTES_MAX).unwrap_or(pod.name()).trim_end_matches(['-', '.']);
+    told.unwrap_or_else(own).to_string()
+}
+
 pub(crate) fn environment(pod: &Value, container: &Value) -> BTreeMap<String, String> {
-    let mut env = BTreeMap::from([("HOSTNAME".to_string(), pod.name().to_string())]);
+    let mut env = BTreeMap::from([("HOSTNAME".to_string(), host_name(pod))]);
     for variable in container.array_at("/env") {
         let Some(name) = variable["name"].as_str() else { continue };
         if let Some(value) = variable["value"].as_str() {
