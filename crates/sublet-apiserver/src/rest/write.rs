@@ -57,7 +57,7 @@ impl Server {
         let dry_run = options::dry_run(request.query, "CreateOptions")?;
         let mut object = decode::object(request, "CreateOptions")?;
         decode::check_namespace(request, &mut object)?;
-        if !object.resource_version().is_empty() {
+        if !matches!(object.resource_version(), "" | "0") {
             return Err(ApiError::bad_request("resourceVersion should not be set on objects to be created"));
         }
         let manager = Manager { name: request.field_manager()?, subresource: String::new() };
@@ -210,6 +210,10 @@ impl Server {
             object.metadata_mut().remove("resourceVersion");
             let written = self.create_object(request, object, Some(&manager), dry_run).await?;
             return self.present_written(request, StatusCode::CREATED, &written);
+        }
+        // Zero is no version: clients send it to update whatever is there.
+        if object.resource_version() == "0" {
+            object.metadata_mut().remove("resourceVersion");
         }
         let unconditional = object.resource_version().is_empty();
         if unconditional && !strategy.unconditional_update {

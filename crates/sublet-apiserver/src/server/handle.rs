@@ -8,7 +8,7 @@ use crate::auth::authn::impersonation::impersonate;
 use crate::auth::authz::AuthzAttributes;
 use crate::hooks::ConnectTarget;
 use crate::http::body::{self, BoxError};
-use crate::http::negotiate::{self, Accepted};
+use crate::http::negotiate::{self, Accepted, Encoding};
 use crate::http::respond::{self, HttpResponse};
 use crate::http::{Body, Query, RequestInfo};
 use crate::registry::{Resource, Snapshot};
@@ -327,7 +327,11 @@ impl Server {
         }
         match path {
             "/metrics" => return Ok(respond::text(StatusCode::OK, self.metrics().render(self))),
-            "/version" => return Ok(respond::value(StatusCode::OK, accepted.unwrap_or_default(), &version())),
+            "/version" => {
+                // Typed clients ask for protobuf everywhere; this document is JSON, whatever they say.
+                let accepted = accepted.ok().filter(|a| a.encoding == Encoding::Json).unwrap_or_default();
+                return Ok(respond::value(StatusCode::OK, accepted, &version()));
+            }
             "/.well-known/openid-configuration" => {
                 return Ok(respond::value(StatusCode::OK, Accepted::default(), &self.security().tokens.openid_configuration()));
             }

@@ -113,6 +113,10 @@ impl Nodes {
             return Ok(());
         }
         self.renew(client, &object).await?;
+        if let Some(allocatable) = follow_capacity(&object["status"]) {
+            let patch = json!({"status": {"allocatable": allocatable}});
+            client.patch(&NODES, "", &node.name, "status", &Patch::Merge(patch), &PatchOptions::default()).await?;
+        }
         let ready = object.array_at("/status/conditions").iter().find(|c| c["type"] == "Ready");
         let beat_at = ready.and_then(|c| super::container::seconds(&c["lastHeartbeatTime"])).unwrap_or(0);
         let stale = self.config.clock.now().as_second() - beat_at > STATUS_REFRESH_SECONDS;
@@ -178,6 +182,23 @@ impl Nodes {
     }
 }
 
+/// Extended resources that somebody gave the node, or took from it: what is there can be allocated.
+fn follow_capacity(status: &Value) -> Option<Value> {
+    let (capacity, allocatable) = (status["capacity"].as_object()?, &status["allocatable"]);
+    let mut changes = serde_json::Map::new();
+    for (name, amount) in capacity.iter().filter(|(name, _)| name.contains('/')) {
+        if allocatable.get(name) != Some(amount) {
+            changes.insert(name.clone(), amount.clone());
+        }
+    }
+    for name in allocatable.as_object().into_iter().flatten().map(|(name, _)| name) {
+        if name.contains('/') && !capacity.contains_key(name) {
+            changes.insert(name.clone(), Value::Null);
+        }
+    }
+    (!changes.is_empty()).then_some(Value::Object(changes))
+}
+
 fn conditions(clock: &Clock) -> Vec<Value> {
     let now = clock.rfc3339();
     [
@@ -191,4 +212,20 @@ fn conditions(clock: &Clock) -> Vec<Value> {
         json!({"type": kind, "status": status, "reason": reason, "message": message, "lastHeartbeatTime": now, "lastTransitionTime": now})
     })
     .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn extended_resources_become_allocatable() {
+        let check = |capacity: Value, allocatable: Value, expected: Option<Value>| {
+            assert_eq!(follow_capacity(&json!({"capacity": capacity, "allocatable": allocatable})), expected);
+        };
+        check(json!({"cpu": "1"}), json!({"cpu": "1"}), None);
+        check(json!({"cpu": "2", "x.io/a": "5"}), json!({"cpu": "1"}), Some(json!({"x.io/a": "5"})));
+        check(json!({}), json!({"x.io/a": "5"}), Some(json!({"x.io/a": null})));
+        check(json!({"x.io/a": "5"}), json!({"x.io/a": "5"}), None);
+    }
 }
