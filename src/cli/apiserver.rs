@@ -12,7 +12,7 @@ use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::Arc;
-use sublet_apiserver::admission::ORDER;
+use sublet_apiserver::admission::{ORDER, PodSecurityLevel};
 use sublet_apiserver::auth::authn::StaticTokens;
 use sublet_apiserver::auth::authz::Mode;
 use sublet_apiserver::server::ISSUER;
@@ -103,6 +103,7 @@ pub async fn run(arguments: Arguments) -> Result<ExitCode> {
             None => String::new(),
         },
         disabled_plugins: arguments.disable_admission_plugins,
+        least_pod_security: PodSecurityLevel::Privileged,
     })
     .await?;
     let cancel = CancellationToken::new();

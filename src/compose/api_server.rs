@@ -7,7 +7,7 @@ use ipnet::IpNet;
 use jiff::Timestamp;
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
-use sublet_apiserver::admission;
+use sublet_apiserver::admission::{self, PodSecurityLevel};
 use sublet_apiserver::allocator::AllocatorConfig;
 use sublet_apiserver::auth::authn::StaticTokens;
 use sublet_apiserver::auth::authz::Mode;
@@ -38,6 +38,8 @@ pub struct ApiServerSpec {
     /// Authorities beside the server's own whose clients are accepted, in PEM.
     pub client_authorities_pem: String,
     pub disabled_plugins: Vec<String>,
+    /// What pods hold to whatever their namespaces say.
+    pub least_pod_security: PodSecurityLevel,
 }
 
 /// A running API server.
@@ -60,6 +62,7 @@ impl ApiServer {
         let url = url(&host, address.port());
         // Endpoints hold addresses; who is told a name resolves it for themselves.
         let advertised = host.parse().unwrap_or(IpAddr::from([127, 0, 0, 1]));
+        let (disabled, least_pod_security) = (spec.disabled_plugins, spec.least_pod_security);
         let config = Config {
             backend: spec.backend.clone(),
             security: SecurityConfig {
@@ -68,9 +71,9 @@ impl ApiServer {
                 signing_key_pem: spec.pki.service_account_key_pem.clone(),
                 url: url.clone(),
             },
-            plugins: Box::new(|signer_permission| {
+            plugins: Box::new(move |signer_permission| {
                 let signer_permission = Some(signer_permission);
-                admission::default_plugins(&admission::Config { disabled: spec.disabled_plugins, signer_permission })
+                admission::default_plugins(&admission::Config { disabled, least_pod_security, signer_permission })
             }),
             bootstrap: BootstrapConfig {
                 service_cidrs: spec.service_cidrs.iter().map(ToString::to_string).collect(),

@@ -11,6 +11,7 @@ use jiff::Timestamp;
 use std::net::IpAddr;
 use std::path::Path;
 use std::sync::Arc;
+use sublet_apiserver::admission::PodSecurityLevel;
 use sublet_apiserver::auth::authz::Mode;
 use sublet_controllers::ControllersConfig;
 use sublet_host::HostConfig;
@@ -57,6 +58,7 @@ impl EmbeddedHost {
             static_tokens: None,
             client_authorities_pem: String::new(),
             disabled_plugins: Vec::new(),
+            least_pod_security: PodSecurityLevel::Privileged,
         })
         .await?;
         api.server.set_connector(Arc::new(SimulatedStreams::new(api.client("sublet"))));

@@ -69,10 +69,10 @@ impl ControlPlanes for Packed {
         let slot = self.slot(&tenant.uid).await;
         let mut plane = slot.lock().await;
         if let Some(running) = plane.as_ref()
-            && running.is_paused() != tenant.paused
+            && !running.is_as_wanted(tenant)
             && let Some(running) = plane.take()
         {
-            // Pausing and resuming are rare: a restart keeps one way to start.
+            // Such changes are rare: a restart keeps one way to start.
             running.stop().await;
         }
         let place = self.place(&tenant.uid);

@@ -8,6 +8,8 @@ use anyhow::{Context as _, Result};
 use ipnet::IpNet;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use sublet_api::PodSecurity;
+use sublet_apiserver::admission::PodSecurityLevel;
 use sublet_apiserver::auth::authz::Mode;
 use sublet_apiserver::reader::Reader;
 use sublet_controllers::ControllersConfig;
@@ -30,6 +32,7 @@ pub struct ControlPlane {
     api: ApiServer,
     pki: Pki,
     uid: String,
+    pod_security: PodSecurity,
     host: Arc<HostCache>,
     identity: String,
     controllers: JoinHandle<()>,
@@ -80,6 +83,11 @@ impl ControlPlane {
             static_tokens: None,
             client_authorities_pem: String::new(),
             disabled_plugins: Vec::new(),
+            least_pod_security: match tenant.pod_security {
+                PodSecurity::Privileged => PodSecurityLevel::Privileged,
+                PodSecurity::Baseline => PodSecurityLevel::Baseline,
+                PodSecurity::Restricted => PodSecurityLevel::Restricted,
+            },
         })
         .await?;
         let root_ca_pem = pki.authority.certificate_pem().to_string();
@@ -90,6 +98,7 @@ impl ControlPlane {
             api,
             pki: pki.clone(),
             uid: tenant.uid.clone(),
+            pod_security: tenant.pod_security,
             host: host.clone(),
             identity,
             controllers,
@@ -142,8 +151,9 @@ impl ControlPlane {
         &self.identity
     }
 
-    pub fn is_paused(&self) -> bool {
-        self.syncer.is_none()
+    /// Whether it runs under the settings that only a start can give it.
+    pub fn is_as_wanted(&self, tenant: &Tenant) -> bool {
+        self.syncer.is_none() == tenant.paused && self.pod_security == tenant.pod_security
     }
 
     /// Takes new keys without a restart.

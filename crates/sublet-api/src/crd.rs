@@ -87,6 +87,11 @@ fn spec() -> Value {
                 "description": "Single: all tenant namespaces in the namespace of this object; Mapped: a host namespace for each."},
             "weight": {"type": "integer", "format": "int32", "default": 1, "minimum": 1, "maximum": 100,
                 "description": "Share of the host's attention beside other virtual clusters."},
+            "podSecurity": {
+                "type": "object",
+                "properties": {"enforce": {"type": "string", "default": "baseline", "enum": ["privileged", "baseline", "restricted"],
+                    "description": "The least Pod Security Standard of all pods of the tenant; labels of its namespaces may ask for more."}},
+            },
             "access": {
                 "type": "object",
                 "description": "Host identities that may ask for kubeconfigs.",

@@ -47,6 +47,15 @@ pub enum Layout {
     Mapped,
 }
 
+/// The least Pod Security level of the tenant's pods, whatever it writes on its namespaces.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum PodSecurity {
+    Privileged,
+    #[default]
+    Baseline,
+    Restricted,
+}
+
 /// A view of one object. Values that the schema would refuse read as the default.
 #[derive(Clone, Copy, Debug)]
 pub struct VirtualCluster<'a> {
@@ -128,6 +137,14 @@ impl<'a> VirtualCluster<'a> {
         match self.object.str_at("/spec/layout") {
             Some("Mapped") => Layout::Mapped,
             _ => Layout::Single,
+        }
+    }
+
+    pub fn pod_security(&self) -> PodSecurity {
+        match self.object.str_at("/spec/podSecurity/enforce") {
+            Some("privileged") => PodSecurity::Privileged,
+            Some("restricted") => PodSecurity::Restricted,
+            _ => PodSecurity::Baseline,
         }
     }
 

@@ -14,6 +14,8 @@ pub struct Tenant {
     pub weight: u32,
     /// The API answers, but nothing is synced.
     pub paused: bool,
+    /// What all its pods must hold to.
+    pub pod_security: sublet_api::PodSecurity,
     /// Names that the serving certificate covers beside the usual ones.
     pub hosts: Vec<String>,
     /// The identity of the store that this tenant has always had; `None` before its first start.

@@ -20,6 +20,7 @@ mod topology_labels;
 mod util;
 
 pub use plugins::{Config, ORDER, SignerPermission, default_plugins};
+pub use pod_security::PodSecurityLevel;
 
 use crate::reader::Writer;
 use crate::registry::Resource;

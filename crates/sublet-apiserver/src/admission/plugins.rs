@@ -7,7 +7,7 @@ use super::ingress_class::DefaultIngressClass;
 use super::limit_ranger::LimitRanger;
 use super::namespace_lifecycle::NamespaceLifecycle;
 use super::pod_resize::PodResizeValidator;
-use super::pod_security::PodSecurity;
+use super::pod_security::{PodSecurity, PodSecurityLevel};
 use super::priority::Priority;
 use super::resource_quota::ResourceQuota;
 use super::runtime_class::RuntimeClass;
@@ -56,6 +56,8 @@ pub type SignerPermission = Arc<dyn Fn(&UserInfo, &str, &str) -> bool + Send + S
 pub struct Config {
     /// Names as in `--disable-admission-plugins`.
     pub disabled: Vec<String>,
+    /// What pods must hold to whatever the labels of their namespace say.
+    pub least_pod_security: PodSecurityLevel,
     /// `None` refuses approvals and signatures by everybody outside `system:masters`.
     pub signer_permission: Option<SignerPermission>,
 }
@@ -77,7 +79,7 @@ pub fn default_plugins(config: &Config) -> Vec<Box<dyn Plugin>> {
         Box::new(LimitRanger),
         Box::new(ServiceAccount),
         Box::new(TaintNodesByCondition),
-        Box::new(PodSecurity),
+        Box::new(PodSecurity { least: config.least_pod_security }),
         Box::new(Priority),
         Box::new(DefaultTolerationSeconds),
         Box::new(DefaultStorageClass),

@@ -253,6 +253,7 @@ fn tenant_of(cluster: &VirtualCluster<'_>) -> Tenant {
         namespace: cluster.namespace().to_string(),
         weight: cluster.weight(),
         paused: cluster.state() == State::Paused,
+        pod_security: cluster.pod_security(),
         hosts: cluster.hosts().into_iter().map(str::to_string).collect(),
         store_identity: cluster.object().str_at("/status/effective/storeIdentity").map(str::to_string),
     }

@@ -5,8 +5,9 @@ use std::fmt;
 use sublet_machinery::{FieldError, FieldPath, ObjectExt};
 
 /// In the order of strictness.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) enum Level {
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Level {
+    #[default]
     Privileged,
     Baseline,
     Restricted,
@@ -69,6 +70,16 @@ pub(super) fn read(namespace: &Value) -> (Policy, Vec<FieldError>) {
 }
 
 impl Policy {
+    /// What is enforced and warned of where nothing below `least` is allowed.
+    pub fn at_least(mut self, least: Level) -> Self {
+        for part in [&mut self.enforce, &mut self.warn] {
+            if part.level < least {
+                *part = LevelVersion { level: least, version: None };
+            }
+        }
+        self
+    }
+
     pub fn is_anything_allowed(&self) -> bool {
         [self.enforce, self.audit, self.warn].iter().all(|part| part.level == ANYTHING.level)
     }

@@ -17,7 +17,12 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use sublet_machinery::{ApiError, ObjectExt};
 
-pub(super) struct PodSecurity;
+pub use level::Level as PodSecurityLevel;
+
+/// Enforces the labels of namespaces, and never less than `least`.
+pub(super) struct PodSecurity {
+    pub least: Level,
+}
 
 /// Where the template of a pod is in other kinds.
 const TEMPLATES: [(&str, &str); 8] = [
@@ -55,6 +60,7 @@ impl Plugin for PodSecurity {
         if let Some(path) = template_of(attributes) {
             if let (Some(namespace), Some(template)) = (namespace, object.pointer(path).filter(|template| template.is_object())) {
                 let (policy, _) = level::read(&namespace);
+                let policy = policy.at_least(self.least);
                 warn(attributes, policy.warn, pod_of(template));
             }
             return Ok(());
@@ -63,6 +69,7 @@ impl Plugin for PodSecurity {
             return Err(ApiError::internal(format!("failed to lookup namespace {:?}", attributes.namespace)));
         };
         let (policy, errors) = level::read(&namespace);
+        let policy = policy.at_least(self.least);
         if errors.is_empty() && policy.is_anything_allowed() {
             return Ok(());
         }
@@ -187,6 +194,8 @@ mod tests {
     use super::*;
     use serde_json::json;
 
+    const LABELS: PodSecurity = PodSecurity { least: Level::Privileged };
+
     fn namespace(labels: Value) -> Value {
         json!({"metadata": {"name": "a", "labels": labels}})
     }
@@ -202,7 +211,7 @@ mod tests {
     #[tokio::test]
     async fn pods_are_refused_or_warned_of() {
         let strict = labelled(json!({"pod-security.kubernetes.io/enforce": "restricted"}));
-        let refused = Request::create("pods", "a", plain_pod()).validate(&PodSecurity, &strict).await.expect_err("not restricted");
+        let refused = Request::create("pods", "a", plain_pod()).validate(&LABELS, &strict).await.expect_err("not restricted");
         assert!(
             refused.message.starts_with(
                 "pods \"p\" is forbidden: violates PodSecurity \"restricted:latest\": allowPrivilegeEscalation != false \
@@ -213,9 +222,9 @@ mod tests {
         );
         let loose = labelled(json!({"pod-security.kubernetes.io/warn": "baseline", "pod-security.kubernetes.io/warn-version": "v1.20"}));
         let mut pod = plain_pod();
-        assert!(Request::create("pods", "a", pod.clone()).validate(&PodSecurity, &loose).await.expect("fine").1.is_empty());
+        assert!(Request::create("pods", "a", pod.clone()).validate(&LABELS, &loose).await.expect("fine").1.is_empty());
         pod["spec"]["hostPID"] = json!(true);
-        let warned = Request::create("pods", "a", pod).validate(&PodSecurity, &loose).await.expect("allowed");
+        let warned = Request::create("pods", "a", pod).validate(&LABELS, &loose).await.expect("allowed");
         assert_eq!(warned.1, ["would violate PodSecurity \"baseline:v1.20\": host namespaces (hostPID=true)"]);
     }
 
@@ -223,7 +232,7 @@ mod tests {
     async fn templates_are_warned_of_what_is_enforced() {
         let strict = labelled(json!({"pod-security.kubernetes.io/enforce": "baseline"}));
         let deployment = json!({"metadata": {"name": "d"}, "spec": {"template": {"spec": {"hostNetwork": true}}}});
-        let warned = Request::create("deployments.apps", "a", deployment).validate(&PodSecurity, &strict).await.expect("allowed");
+        let warned = Request::create("deployments.apps", "a", deployment).validate(&LABELS, &strict).await.expect("allowed");
         assert_eq!(warned.1, ["would violate PodSecurity \"baseline:latest\": host namespaces (hostNetwork=true)"]);
     }
 
@@ -232,15 +241,15 @@ mod tests {
         let strict = labelled(json!({"pod-security.kubernetes.io/enforce": "restricted"}));
         let (old, mut new) = (plain_pod(), plain_pod());
         new["metadata"]["labels"] = json!({"x": "y"});
-        Request::update("pods", "a", new.clone(), old.clone()).validate(&PodSecurity, &strict).await.expect("not significant");
+        Request::update("pods", "a", new.clone(), old.clone()).validate(&LABELS, &strict).await.expect("not significant");
         new["spec"]["containers"][0]["image"] = json!("other");
-        Request::update("pods", "a", new, old).validate(&PodSecurity, &strict).await.expect_err("a new image");
+        Request::update("pods", "a", new, old).validate(&LABELS, &strict).await.expect_err("a new image");
     }
 
     #[tokio::test]
     async fn namespaces_know_levels_and_hear_of_their_pods() {
         let wrong = namespace(json!({"pod-security.kubernetes.io/enforce": "foo"}));
-        let refused = Request::create("namespaces", "", wrong).validate(&PodSecurity, &store(&[])).await.expect_err("no such level");
+        let refused = Request::create("namespaces", "", wrong).validate(&LABELS, &store(&[])).await.expect_err("no such level");
         assert_eq!(
             refused.message,
             "Namespace \"a\" is invalid: metadata.labels[pod-security.kubernetes.io/enforce]: Invalid value: \"foo\": \
@@ -249,7 +258,7 @@ mod tests {
         let pods = |name: &str| json!({"metadata": {"name": name, "namespace": "a"}, "spec": {"hostIPC": true, "containers": []}});
         let store = store(&[("pods", pods("z")), ("pods", pods("b")), ("pods", pods("c"))]);
         let (old, new) = (namespace(json!({})), namespace(json!({"pod-security.kubernetes.io/enforce": "baseline"})));
-        let warned = Request::update("namespaces", "", new, old).validate(&PodSecurity, &store).await.expect("allowed");
+        let warned = Request::update("namespaces", "", new, old).validate(&LABELS, &store).await.expect("allowed");
         assert_eq!(
             warned.1,
             [
@@ -257,5 +266,24 @@ mod tests {
                 "b (and 2 other pods): host namespaces",
             ]
         );
+    }
+    /// Of a peer's tenants, by default: privileged pods with host paths read the host's keys.
+    #[tokio::test]
+    async fn nobody_goes_below_the_least_level() {
+        let baseline = PodSecurity { least: Level::Baseline };
+        let loose = labelled(json!({"pod-security.kubernetes.io/enforce": "privileged"}));
+        Request::create("pods", "a", plain_pod()).validate(&baseline, &loose).await.expect("baseline");
+        let mut pod = plain_pod();
+        pod["spec"]["volumes"] = json!([{"name": "root", "hostPath": {"path": "/"}}]);
+        let refused = Request::create("pods", "a", pod.clone()).validate(&baseline, &loose).await.expect_err("a host path");
+        assert_eq!(
+            refused.message,
+            "pods \"p\" is forbidden: violates PodSecurity \"baseline:latest\": hostPath volumes (volume \"root\")"
+        );
+        let deployment = json!({"metadata": {"name": "d"}, "spec": {"template": {"spec": pod["spec"]}}});
+        let warned = Request::create("deployments.apps", "a", deployment).validate(&baseline, &loose).await.expect("allowed");
+        assert_eq!(warned.1, ["would violate PodSecurity \"baseline:latest\": hostPath volumes (volume \"root\")"]);
+        let strict = labelled(json!({"pod-security.kubernetes.io/enforce": "restricted"}));
+        Request::create("pods", "a", plain_pod()).validate(&baseline, &strict).await.expect_err("the namespace asks for more");
     }
 }
