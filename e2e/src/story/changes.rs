@@ -5,7 +5,7 @@ use super::{ALPHA, Story};
 use crate::objects;
 use crate::wait::eventually;
 use anyhow::{Context as _, Result, ensure};
-use serde_json::json;
+use serde_json::{Value, json};
 use sublet_machinery::ObjectExt;
 use sublet_runtime::resources::{CONFIG_MAPS, DEPLOYMENTS, PODS, SERVICES};
 use sublet_runtime::{DeleteOptions, ListOptions};
@@ -31,7 +31,9 @@ pub async fn follow(story: &mut Story<'_>) -> Result<()> {
     story.report.fact("rolled to a new image");
 
     let pods = alpha.list(&PODS, NAMESPACE, &from("app", "web")).await?.items;
-    let victim = pods.first().context("no pod to delete")?.clone();
+    // The last of the old pods may still be on its way out.
+    let current = |p: &&Value| !p.is_deleting() && p.str_at("/spec/containers/0/image") == Some(objects::IMAGE_NEXT);
+    let victim = pods.iter().find(current).context("no pod to delete")?.clone();
     alpha.delete(&PODS, NAMESPACE, victim.name(), &DeleteOptions::default()).await?;
     eventually("the deleted pod is replaced", patience, || async {
         let gone = alpha.get_opt(&PODS, NAMESPACE, victim.name()).await?.is_none_or(|p| p.uid() != victim.uid());

@@ -228,7 +228,7 @@ async fn with_kubectl(story: &Story<'_>, kubectl: &Kubectl) -> Result<()> {
     ensure!(std::fs::read_to_string(&back)? == content, "kubectl cp changed the file");
 
     let image = format!("--image={}", objects::IMAGE);
-    let debug = ["debug", POD, &image, "-c", "debugger", "--profile=general", "--target=main", "--", "sh", "-c", "echo debugging"];
+    let debug = ["debug", POD, &image, "-c", "debugger", "--profile=baseline", "--target=main", "--", "sh", "-c", "echo debugging"];
     kubectl.text(&[&["-n", NAMESPACE], &debug[..]].concat()).await?;
     eventually("the debug container has run", story.stage.patience_s(), || async {
         let log = kubectl.run(&run("logs", &[POD, "-c", "debugger"]), "").await?;
