@@ -110,7 +110,7 @@ pub async fn run(arguments: Arguments) -> Result<ExitCode> {
     let controllers = without.map(|without| {
         controllers::start(
             api.client("sublet"),
-            &ControllersConfig { root_ca_pem, without, ..ControllersConfig::default() },
+            &ControllersConfig { root_ca_pem, host_name: controllers::host_name(), without, ..ControllersConfig::default() },
             |_| {},
             cancel.clone(),
         )

@@ -12,3 +12,8 @@ pub fn start(client: Client, config: &ControllersConfig, extend: impl FnOnce(&mu
     extend(&mut manager);
     tokio::spawn(manager.run(cancel))
 }
+
+/// The name of this machine, as its kernel knows it.
+pub fn host_name() -> String {
+    std::fs::read_to_string("/proc/sys/kernel/hostname").map_or_else(|_| "localhost".into(), |name| name.trim().to_string())
+}

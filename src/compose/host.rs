@@ -63,7 +63,11 @@ impl EmbeddedHost {
         .await?;
         api.server.set_connector(Arc::new(SimulatedStreams::new(api.client("sublet"))));
         let cancel = CancellationToken::new();
-        let config = ControllersConfig { root_ca_pem: pki.authority.certificate_pem().to_string(), ..ControllersConfig::default() };
+        let config = ControllersConfig {
+            root_ca_pem: pki.authority.certificate_pem().to_string(),
+            host_name: controllers::host_name(),
+            ..ControllersConfig::default()
+        };
         let mut host_tasks = None;
         let manager = controllers::start(
             api.client("sublet"),

@@ -91,7 +91,8 @@ impl ControlPlane {
         })
         .await?;
         let root_ca_pem = pki.authority.certificate_pem().to_string();
-        let config = ControllersConfig { root_ca_pem, nodes_follow_pods: true, ..ControllersConfig::default() };
+        let config =
+            ControllersConfig { root_ca_pem, host_name: tenant.name.clone(), nodes_follow_pods: true, ..ControllersConfig::default() };
         let controllers_cancel = CancellationToken::new();
         let controllers = controllers::start(api.client("sublet"), &config, |_| {}, controllers_cancel.clone());
         let mut plane = Self {

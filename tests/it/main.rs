@@ -8,6 +8,7 @@
 #![expect(clippy::unwrap_used, reason = "a test may panic: that is how it fails")]
 
 mod api;
+mod bootstrap;
 mod cli;
 mod durability;
 mod harness;

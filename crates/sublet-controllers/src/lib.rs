@@ -14,6 +14,7 @@ mod deployment;
 mod disruption;
 mod endpoints;
 mod garbage_collector;
+mod identity_lease;
 mod job;
 mod kit;
 mod namespace;
@@ -23,6 +24,7 @@ mod resource_quota;
 mod root_ca;
 mod service_account;
 mod statefulset;
+mod trust_bundle;
 mod ttl_after_finished;
 mod volume;
 
@@ -36,6 +38,8 @@ use sublet_runtime::{Controller, Manager, Scope};
 pub struct ControllersConfig {
     /// The CA certificates that pods are to trust, in PEM; empty: none are published.
     pub root_ca_pem: String,
+    /// Names this API server among those of the cluster; empty: it has no lease.
+    pub host_name: String,
     /// A pod may name a node whose object comes later, as in a cluster that sees the nodes of another:
     /// a missing node then says nothing about its pods.
     pub nodes_follow_pods: bool,
@@ -49,6 +53,8 @@ const ALL: &[(&str, Make)] = &[
     ("namespace", |_| namespace::controller()),
     ("serviceaccount", |_| service_account::controller()),
     ("root-ca-certificate-publisher", |config| root_ca::controller(config.root_ca_pem.clone())),
+    ("kube-apiserver-serving-clustertrustbundle-publisher", |config| trust_bundle::controller(config.root_ca_pem.clone())),
+    ("apiserver-identity-lease", |config| identity_lease::controller(config.host_name.clone())),
     ("replicaset", |_| replicaset::replica_sets()),
     ("replicationcontroller", |_| replicaset::replication_controllers()),
     ("job", |_| job::controller()),
@@ -88,7 +94,11 @@ pub fn add_all(manager: &mut Manager, config: &ControllersConfig) {
     volume::index_by_claim(&informer(&PODS));
     endpoints::index_slices(&informer(&ENDPOINT_SLICES));
     for (name, make) in ALL {
-        let lacks_input = *name == "root-ca-certificate-publisher" && config.root_ca_pem.is_empty();
+        let lacks_input = match *name {
+            "root-ca-certificate-publisher" | "kube-apiserver-serving-clustertrustbundle-publisher" => config.root_ca_pem.is_empty(),
+            "apiserver-identity-lease" => config.host_name.is_empty(),
+            _ => false,
+        };
         if !config.without.contains(*name) && !lacks_input {
             manager.add(make(config));
         }
