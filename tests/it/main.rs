@@ -13,5 +13,6 @@ mod cli;
 mod durability;
 mod harness;
 mod kubectl;
+mod operator;
 mod races;
 mod strangers;

@@ -1,8 +1,8 @@
 //! Single steps, and the conditions that tell of them.
 
 use super::CLAIM;
-use crate::StepError;
 use crate::control_planes::PlaneStatus;
+use crate::{ControlPlaneError, StepError};
 use serde_json::json;
 use sublet_api::condition::{self, Condition, STEPS};
 use sublet_api::{Expose, Layout, Mode, State, Store, VirtualCluster};
@@ -55,6 +55,7 @@ impl Progress {
             StepError::Stuck { reason, .. } | StepError::Waiting { reason, .. } => reason,
             StepError::Client(_) => "HostRefused",
             StepError::Pki(_) => "KeysUnusable",
+            StepError::ControlPlane(ControlPlaneError::WrongStore(_)) => "WrongStore",
             StepError::ControlPlane(_) => "StartFailed",
         };
         self.message = error.to_string();
