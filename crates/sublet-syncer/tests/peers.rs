@@ -1,11 +1,11 @@
 //! What other virtual clusters were seen to get wrong, between two whole API servers. Each test is
-//! named after what is right.
+//! named after what is right; brackets name public reports of the fault.
 
 mod support;
 
 use serde_json::{Value, json};
 use sublet_machinery::{Gvr, ObjectExt};
-use sublet_runtime::resources::{CONFIG_MAPS, ENDPOINT_SLICES, NAMESPACES, PODS, SERVICES};
+use sublet_runtime::resources::{CONFIG_MAPS, ENDPOINT_SLICES, NAMESPACES, NODES, PODS, SERVICE_ACCOUNTS, SERVICES, STORAGE_CLASSES};
 use sublet_runtime::{Client, DeleteOptions, Patch, PatchOptions};
 use support::clusters::{Clusters, HOST_NAMESPACE, Running, until};
 
@@ -34,7 +34,7 @@ fn service(name: &str, spec: Value) -> Value {
     json!({"apiVersion": "v1", "kind": "Service", "metadata": {"name": name, "namespace": "prod"}, "spec": spec})
 }
 
-/// Deleted copies took the originals along while the syncer ran, and came back when it had not run.
+/// Deleted copies took the originals along while the syncer ran, and came back when it had not run. [vcluster 2958]
 #[tokio::test(flavor = "multi_thread")]
 async fn copies_deleted_while_nobody_looks_come_back() {
     let (clusters, running) = start().await;
@@ -47,7 +47,7 @@ async fn copies_deleted_while_nobody_looks_come_back() {
     running.stop().await;
 }
 
-/// With long names the slice was never synced: its joined label was too long.
+/// With long names the slice was never synced: its joined label was too long. [vcluster 4142]
 #[tokio::test(flavor = "multi_thread")]
 async fn a_slice_by_hand_follows_its_service_however_long_the_names() {
     let (clusters, running) = start().await;
@@ -161,5 +161,117 @@ async fn what_a_namespace_held_leaves_the_host_with_it() {
         };
         assert!(until("nothing of prod", left).await >= 1);
     }
+    running.stop().await;
+}
+
+/// A type that has no load balancer kept the old address and could not be changed. [vcluster 2248, 438; k3k 365]
+#[tokio::test(flavor = "multi_thread")]
+async fn a_load_balancers_address_comes_and_goes() {
+    let (clusters, running) = start().await;
+    let spec = json!({"type": "LoadBalancer", "clusterIP": "10.96.3.3", "loadBalancerIP": "192.0.2.9", "ports": [{"port": 80}]});
+    let copy = create(&clusters, &SERVICES, service("web", spec)).await;
+    assert_eq!(copy.pointer("/spec/loadBalancerIP"), Some(&json!("192.0.2.9")));
+    let status = json!({"status": {"loadBalancer": {"ingress": [{"ip": "192.0.2.9"}]}}});
+    clusters.host.patch_status(&SERVICES, HOST_NAMESPACE, copy.name(), status).await.expect("reports");
+    let address =
+        async || clusters.tenant.get(&SERVICES, "prod", "web").await.expect("reads").pointer("/status/loadBalancer/ingress/0/ip").cloned();
+    until("the address", || async { (address().await == Some(json!("192.0.2.9"))).then_some(()) }).await;
+    clusters.tenant.merge_patch(&SERVICES, "prod", "web", json!({"spec": {"loadBalancerIP": "192.0.2.8"}})).await.expect("patched");
+    copy_with(&clusters, &SERVICES, "web", "/spec/loadBalancerIP", json!("192.0.2.8")).await;
+    let change = json!({"spec": {"type": "ClusterIP", "loadBalancerIP": null}});
+    clusters.tenant.merge_patch(&SERVICES, "prod", "web", change).await.expect("patched");
+    copy_with(&clusters, &SERVICES, "web", "/spec/type", json!("ClusterIP")).await;
+    until("no address", || async { address().await.is_none().then_some(()) }).await;
+    running.stop().await;
+}
+
+fn plain_pod(name: &str) -> Value {
+    json!({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": name, "namespace": "prod"}, "spec": {
+        "terminationGracePeriodSeconds": 0, "containers": [{"name": "c", "image": "nginx"}]}})
+}
+
+/// The first debugging container worked, the next one never came. [vcluster 2197, 585]
+#[tokio::test(flavor = "multi_thread")]
+async fn every_ephemeral_container_reaches_the_host() {
+    let (clusters, running) = start().await;
+    create(&clusters, &PODS, plain_pod("web")).await;
+    for count in 1..=2 {
+        let containers: Vec<Value> =
+            (0..count).map(|n| json!({"name": format!("debug-{n}"), "image": "busybox", "targetContainerName": "c"})).collect();
+        let change = Patch::Strategic(json!({"spec": {"ephemeralContainers": containers}}));
+        clusters.tenant.patch(&PODS, "prod", "web", "ephemeralcontainers", &change, &PatchOptions::default()).await.expect("added");
+        let copied = || async { clusters.copy(&PODS, "web").await.filter(|c| c.array_at("/spec/ephemeralContainers").len() == count) };
+        let copy = until("the containers", copied).await;
+        assert_eq!(copy.str_at("/spec/ephemeralContainers/0/name"), Some("debug-0"));
+    }
+    running.stop().await;
+}
+
+/// Deletion looked up what creation had needed, and hung. [vcluster 119]
+#[tokio::test(flavor = "multi_thread")]
+async fn a_pod_goes_though_what_it_refers_to_is_gone() {
+    let (clusters, running) = start().await;
+    let account = json!({"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": "robot", "namespace": "prod"}});
+    clusters.tenant.create(&SERVICE_ACCOUNTS, &account).await.expect("created");
+    clusters
+        .tenant
+        .create(&CONFIG_MAPS, &json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "conf", "namespace": "prod"}}))
+        .await
+        .expect("created");
+    let mut pod = plain_pod("web");
+    pod["spec"]["serviceAccountName"] = json!("robot");
+    pod["spec"]["containers"][0]["envFrom"] = json!([{"configMapRef": {"name": "conf"}}]);
+    create(&clusters, &PODS, pod).await;
+    clusters.tenant.delete(&SERVICE_ACCOUNTS, "prod", "robot", &DeleteOptions::default()).await.expect("deleted");
+    clusters.tenant.delete(&CONFIG_MAPS, "prod", "conf", &DeleteOptions::default()).await.expect("deleted");
+    clusters.tenant.delete(&PODS, "prod", "web", &DeleteOptions::default()).await.expect("deleted");
+    until("no copy", || async { clusters.copy(&PODS, "web").await.is_none().then_some(()) }).await;
+    until("no original", || async { clusters.tenant.get_opt(&PODS, "prod", "web").await.expect("reads").is_none().then_some(()) }).await;
+    running.stop().await;
+}
+
+/// The patrol took what it did not know for an orphan. [cluster-api-provider-nested 176]
+#[tokio::test(flavor = "multi_thread")]
+async fn a_class_that_the_tenant_made_is_the_tenants() {
+    let (clusters, running) = start().await;
+    let class = |name: &str| json!({"apiVersion": "storage.k8s.io/v1", "kind": "StorageClass", "metadata": {"name": name}, "provisioner": "example.com/disk"});
+    clusters.tenant.create(&STORAGE_CLASSES, &class("own")).await.expect("created");
+    clusters.host.create(&STORAGE_CLASSES, &class("hosts")).await.expect("created");
+    until("the host's class", || async { clusters.tenant.get_opt(&STORAGE_CLASSES, "", "hosts").await.expect("reads") }).await;
+    assert_eq!(running.syncer.patrol().await, []);
+    clusters.host.delete(&STORAGE_CLASSES, "", "hosts", &DeleteOptions::default()).await.expect("deleted");
+    until("only the own one", || async {
+        clusters.tenant.get_opt(&STORAGE_CLASSES, "", "hosts").await.expect("reads").is_none().then_some(())
+    })
+    .await;
+    assert!(clusters.tenant.get_opt(&STORAGE_CLASSES, "", "own").await.expect("reads").is_some());
+    running.stop().await;
+}
+
+/// A node that died kept looking alive in the tenant. [vcluster 3756, 252]
+#[tokio::test(flavor = "multi_thread")]
+async fn a_node_is_as_ill_as_the_hosts() {
+    let (clusters, running) = start().await;
+    let node = json!({"apiVersion": "v1", "kind": "Node", "metadata": {"name": "node-1"}});
+    clusters.host.create(&NODES, &node).await.expect("created");
+    let report = async |ready: &str| {
+        let status = json!({"status": {"conditions": [{"type": "Ready", "status": ready, "reason": "Test"}]}});
+        clusters.host.patch_status(&NODES, "", "node-1", status).await.expect("reports");
+    };
+    report("True").await;
+    let copy = create(&clusters, &PODS, plain_pod("web")).await;
+    clusters.run_pod(&copy, "node-1").await;
+    let node_with = async |pointer: &str, value: Value| {
+        until(pointer, || async {
+            clusters.tenant.get_opt(&NODES, "", "node-1").await.expect("reads").filter(|n| n.pointer(pointer) == Some(&value))
+        })
+        .await
+    };
+    node_with("/status/conditions/0/status", json!("True")).await;
+    report("Unknown").await;
+    node_with("/status/conditions/0/status", json!("Unknown")).await;
+    let taint = json!({"key": "node.kubernetes.io/unreachable", "effect": "NoExecute"});
+    clusters.host.merge_patch(&NODES, "", "node-1", json!({"spec": {"taints": [taint]}})).await.expect("tainted");
+    node_with("/spec/taints/0/key", json!("node.kubernetes.io/unreachable")).await;
     running.stop().await;
 }

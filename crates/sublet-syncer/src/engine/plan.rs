@@ -229,7 +229,9 @@ fn pod_subresources(desired: &Value, tenant: &Value, host: &Value) -> Vec<Action
     }
     let missing = pod::missing_ephemeral(desired, host);
     if !missing.is_empty() {
-        let patch = json!({"spec": {"ephemeralContainers": missing}});
+        // Otherwise new items go to the front.
+        let order: Vec<Value> = desired.array_at("/spec/ephemeralContainers").iter().map(|c| json!({"name": c["name"]})).collect();
+        let patch = json!({"spec": {"ephemeralContainers": missing, "$setElementOrder/ephemeralContainers": order}});
         actions.push(Action::PatchHost { subresource: "ephemeralcontainers", patch, uid: uid.clone() });
     }
     if let Some(status) = pod::gate_conditions(tenant, host) {
