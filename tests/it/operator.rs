@@ -231,3 +231,29 @@ async fn a_paused_cluster_answers_and_syncs_nothing() {
     admin.patch("alpha", json!({"spec": {"state": "Running"}})).await;
     eventually("the copy", async || copies().await == 1).await;
 }
+
+/// Neither a Service that waits for ever, nor one that names what the host has.
+#[tokio::test]
+async fn a_node_port_that_the_host_uses_is_refused_at_once() {
+    let admin = Admin::start();
+    admin.create("alpha", json!({})).await;
+    let tenant = admin.tenant("alpha").await;
+    let services = "/api/v1/namespaces/default/services";
+    let service = |name: &str, port: u16| {
+        json!({"apiVersion": "v1", "kind": "Service", "metadata": {"name": name}, "spec": {"type": "NodePort",
+            "ports": [{"port": 80, "nodePort": port}]}})
+    };
+    let taken = admin.host.send(&Request::post(services, &service("taken", 30080))).await;
+    assert_eq!(taken.status.as_u16(), 201, "{}", taken.text());
+    let refused = tenant.send(&Request::post(services, &service("mine", 30080))).await;
+    assert_eq!(refused.status.as_u16(), 422);
+    assert_eq!(
+        refused.str("/message"),
+        "Service \"mine\" is invalid: spec.ports[0].nodePort: Invalid value: 30080: provided port is already allocated"
+    );
+    // The address in the answer is the one that the host gave.
+    let made = tenant.send(&Request::post(services, &service("mine", 30081))).await;
+    assert_eq!(made.status.as_u16(), 201, "{}", made.text());
+    let copies = admin.host.send(&Request::get("/api/v1/namespaces/team-alpha/services?labelSelector=sublet.dev/name%3Dmine")).await;
+    assert_eq!(made.str("/spec/clusterIP"), copies.str("/items/0/spec/clusterIP"));
+}
