@@ -14,6 +14,7 @@ pub mod facts;
 pub mod hooks;
 pub mod http;
 pub mod openapi;
+mod packed;
 pub mod protobuf;
 pub mod reader;
 pub mod registry;

@@ -30,7 +30,7 @@ mod volume;
 
 use std::collections::BTreeSet;
 use sublet_machinery::Gvr;
-use sublet_runtime::resources::{CONTROLLER_REVISIONS, ENDPOINT_SLICES, PODS, REPLICA_SETS};
+use sublet_runtime::resources::{CONTROLLER_REVISIONS, ENDPOINT_SLICES, PERSISTENT_VOLUME_CLAIMS, PERSISTENT_VOLUMES, PODS, REPLICA_SETS};
 use sublet_runtime::{Controller, Manager, Scope};
 
 /// What the controllers need to know about the cluster.
@@ -71,6 +71,7 @@ const ALL: &[(&str, Make)] = &[
     ("clusterrole-aggregation", |_| cluster_role_aggregation::controller()),
     ("persistentvolumeclaim-protection", |_| volume::claim_protection()),
     ("persistentvolume-protection", |_| volume::volume_protection()),
+    ("volumeattributesclass-protection", |_| volume::class_protection()),
     ("ephemeral-volume", |_| volume::ephemeral_volumes()),
     ("pod-garbage-collector", |config| pod_gc::controller(config.nodes_follow_pods)),
     ("ttl-after-finished", |_| ttl_after_finished::controller()),
@@ -92,6 +93,9 @@ pub fn add_all(manager: &mut Manager, config: &ControllersConfig) {
     }
     kit::pods::index_by_node(&informer(&PODS));
     volume::index_by_claim(&informer(&PODS));
+    for gvr in [&PERSISTENT_VOLUMES, &PERSISTENT_VOLUME_CLAIMS] {
+        volume::index_by_class(&informer(gvr));
+    }
     endpoints::index_slices(&informer(&ENDPOINT_SLICES));
     for (name, make) in ALL {
         let lacks_input = match *name {

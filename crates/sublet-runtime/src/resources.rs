@@ -37,6 +37,7 @@ resources! {
     ROLES = "rbac.authorization.k8s.io" / "v1" / "roles";
     ROLE_BINDINGS = "rbac.authorization.k8s.io" / "v1" / "rolebindings";
     STORAGE_CLASSES = "storage.k8s.io" / "v1" / "storageclasses";
+    VOLUME_ATTRIBUTES_CLASSES = "storage.k8s.io" / "v1" / "volumeattributesclasses";
     PRIORITY_CLASSES = "scheduling.k8s.io" / "v1" / "priorityclasses";
     RUNTIME_CLASSES = "node.k8s.io" / "v1" / "runtimeclasses";
     INGRESS_CLASSES = "networking.k8s.io" / "v1" / "ingressclasses";

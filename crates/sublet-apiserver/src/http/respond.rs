@@ -13,7 +13,7 @@ use std::io::Write as _;
 use sublet_machinery::ApiError;
 
 /// Bodies from this size on are compressed for clients that accept it, as upstream does.
-const GZIP_BYTES_MIN: usize = 128 << 10;
+pub const GZIP_BYTES_MIN: usize = 128 << 10;
 
 pub type HttpResponse = Response<Body>;
 
@@ -126,7 +126,18 @@ pub fn compress(mut response: HttpResponse) -> HttpResponse {
     let mut encoder = GzEncoder::new(Vec::with_capacity(body.len() / 8), Compression::new(1));
     let Ok(compressed) = encoder.write_all(body).and_then(|()| encoder.finish()) else { return response };
     *response.body_mut() = Body::full(compressed);
+    say_compressed(&mut response);
+    response
+}
+
+/// A body that is compressed already.
+pub fn compressed(status: StatusCode, content_type: &'static str, body: Bytes) -> HttpResponse {
+    let mut response = bytes(status, content_type, body);
+    say_compressed(&mut response);
+    response
+}
+
+fn say_compressed(response: &mut HttpResponse) {
     response.headers_mut().insert(CONTENT_ENCODING, HeaderValue::from_static("gzip"));
     response.headers_mut().append(VARY, HeaderValue::from_static("Accept-Encoding"));
-    response
 }

@@ -1,7 +1,7 @@
 //! The types of custom resources, as schemas of either OpenAPI version.
 
 use super::descriptions::Descriptions;
-use super::nodes::node;
+use super::nodes;
 use super::types::wrap_reference;
 use super::{Version, names, reference};
 use crate::facts::OBJECT_META;
@@ -24,7 +24,7 @@ impl Writer<'_> {
         let root = row.schema.node();
         // What version 2 cannot say it does not say at all.
         let open = self.version == Version::V2 && root.preserve_unknown;
-        let mut schema = if open { Map::new() } else { node(root, self) };
+        let mut schema = if open { Map::new() } else { nodes::root(root, self) };
         if !open {
             self.insert_type_meta(schema.entry("properties").or_insert_with(|| json!({})));
         }

@@ -6,8 +6,17 @@ use serde_json::{Map, Value, json};
 use sublet_machinery::schema::{CelRule, Limits};
 use sublet_machinery::{ListType, MapType, SchemaNode, ValueType};
 
+/// The schema of a whole kind. That its root is a resource goes without saying.
+pub(super) fn root(of: SchemaNode<'_>, writer: &Writer<'_>) -> Map<String, Value> {
+    write(of, false, writer)
+}
+
 /// The schema of a node.
-pub(super) fn node(of: SchemaNode<'_>, writer: &Writer<'_>) -> Map<String, Value> {
+fn node(of: SchemaNode<'_>, writer: &Writer<'_>) -> Map<String, Value> {
+    write(of, of.embedded_resource, writer)
+}
+
+fn write(of: SchemaNode<'_>, embedded: bool, writer: &Writer<'_>) -> Map<String, Value> {
     let mut schema = Map::new();
     if let Some(description) = of.description.as_deref() {
         schema.insert("description".into(), description.into());
@@ -18,11 +27,11 @@ pub(super) fn node(of: SchemaNode<'_>, writer: &Writer<'_>) -> Map<String, Value
         if let Some(word) = type_word(of.value_type) {
             schema.insert("type".into(), word.into());
         }
-        structure(&mut schema, of, writer);
+        structure(&mut schema, of, embedded, writer);
     }
     for (key, flag) in [
         ("x-kubernetes-int-or-string", of.int_or_string),
-        ("x-kubernetes-embedded-resource", of.embedded_resource),
+        ("x-kubernetes-embedded-resource", embedded),
         ("x-kubernetes-preserve-unknown-fields", of.preserve_unknown),
     ] {
         if flag {
@@ -40,7 +49,7 @@ pub(super) fn node(of: SchemaNode<'_>, writer: &Writer<'_>) -> Map<String, Value
 }
 
 /// Items, properties and what they must be.
-fn structure(schema: &mut Map<String, Value>, of: SchemaNode<'_>, writer: &Writer<'_>) {
+fn structure(schema: &mut Map<String, Value>, of: SchemaNode<'_>, embedded: bool, writer: &Writer<'_>) {
     if let Some(items) = of.items() {
         schema.insert("items".into(), Value::Object(node(items, writer)));
     }
@@ -52,7 +61,7 @@ fn structure(schema: &mut Map<String, Value>, of: SchemaNode<'_>, writer: &Write
         schema.insert("properties".into(), Value::Object(fields.collect()));
     }
     let mut required: Vec<&str> = of.required.iter().map(AsRef::as_ref).collect();
-    if of.embedded_resource && writer.version == Version::V3 {
+    if embedded && writer.version == Version::V3 {
         let properties = schema.entry("properties").or_insert_with(|| json!({}));
         writer.insert_type_meta(properties);
         for field in ["kind", "apiVersion"] {

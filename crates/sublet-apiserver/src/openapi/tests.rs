@@ -1,6 +1,6 @@
 use super::*;
 use crate::registry::{Registry, builtin_rows};
-use serde_json::Value;
+use serde_json::{Value, json};
 use sha2::{Digest, Sha256};
 
 fn builtin() -> Arc<Snapshot> {
@@ -108,6 +108,30 @@ fn apply_can_be_seen_to_validate_fields() {
     assert_eq!(patch["x-kubernetes-group-version-kind"]["kind"], "Deployment");
     let protocol = &v3("api/v1")["components"]["schemas"]["io.k8s.api.core.v1.ContainerPort"]["properties"]["protocol"];
     assert_eq!(protocol["default"], "TCP");
+}
+
+/// A client compares the published root with what it gave: it must not gain the marks of a resource inside of another.
+#[test]
+fn the_root_of_a_custom_resource_says_what_its_definition_says() {
+    let schema = json!({"type": "object", "description": "Foo", "properties": {"spec": {"type": "object", "properties": {
+        "template": {"type": "object", "x-kubernetes-embedded-resource": true, "x-kubernetes-preserve-unknown-fields": true}}}}});
+    let crd = json!({
+        "metadata": {"name": "foos.example.com"},
+        "spec": {"group": "example.com", "scope": "Namespaced", "versions": [
+            {"name": "v1", "served": true, "storage": true, "schema": {"openAPIV3Schema": schema}}]},
+        "status": {"conditions": [{"type": "Established", "status": "True"}, {"type": "NamesAccepted", "status": "True"}],
+            "acceptedNames": {"plural": "foos", "singular": "foo", "kind": "Foo", "listKind": "FooList"}},
+    });
+    let [row] = &crate::crd::rows(&crd)[..] else { panic!("one version is served") };
+    let types = types::Types::load();
+    for version in [Version::V2, Version::V3] {
+        let writer = custom::Writer { version, descriptions: &types.descriptions };
+        let [(_, kind), _] = writer.types(row);
+        let mut keys: Vec<&String> = kind.as_object().expect("an object").keys().collect();
+        keys.sort();
+        assert_eq!(keys, ["description", "properties", "type", "x-kubernetes-group-version-kind"]);
+        assert_eq!(kind["properties"]["spec"]["properties"]["template"]["x-kubernetes-embedded-resource"], true);
+    }
 }
 
 const OPERATIONS: usize = 866;

@@ -4,7 +4,7 @@ use super::ProtobufError;
 use super::decode::Decoder;
 use super::encode::MessageSeed;
 use super::table::{MessageId, Type, table};
-use super::wire::{BYTES, Open, Reader, close, open as open_nested, put_bytes};
+use super::wire::{BYTES, Open, Reader, close, open as open_nested, put_bytes, put_tag, put_varint};
 use bytes::Bytes;
 use serde::de::{DeserializeSeed, Deserializer};
 use serde_json::{Value, json};
@@ -57,39 +57,45 @@ pub fn watch_event_json(event_type: &str, api_version: &str, kind: &str, json: &
     framed(event_type, json.len() + 32, |out| write_json(out, api_version, kind, json))
 }
 
-/// Writes a list, item by item.
+/// Writes the parts of a list: its items, and what stands around them.
 pub struct ListEncoder {
-    out: Vec<u8>,
-    raw: Open,
+    api_version: String,
+    list_kind: String,
+    list: MessageId,
     item: MessageId,
     items_number: u32,
 }
 
 impl ListEncoder {
-    /// `bytes` is about how many the items have.
-    pub fn new(api_version: &str, list_kind: &str, metadata: &Value, bytes: usize) -> Result<Self, ProtobufError> {
-        let id = message_of(api_version, list_kind).ok_or_else(|| no_message(api_version, list_kind))?;
-        let items = table().message(id).fields.iter().find_map(|field| match (field.name, field.of) {
+    pub fn new(api_version: &str, list_kind: &str) -> Result<Self, ProtobufError> {
+        let list = message_of(api_version, list_kind).ok_or_else(|| no_message(api_version, list_kind))?;
+        let items = table().message(list).fields.iter().find_map(|field| match (field.name, field.of) {
             ("items", Type::Message(item)) => Some((item, field.number)),
             _ => None,
         });
         let (item, items_number) = items.ok_or_else(|| ProtobufError::new(format!("{list_kind} is no list")))?;
-        let mut out = Vec::with_capacity(bytes + 128);
-        let raw = begin(&mut out, api_version, list_kind);
-        write_message(&mut out, id, json!({"metadata": metadata}))?;
-        Ok(Self { out, raw, item, items_number })
+        Ok(Self { api_version: api_version.into(), list_kind: list_kind.into(), list, item, items_number })
     }
 
-    pub fn item(&mut self, json: &[u8]) -> Result<(), ProtobufError> {
-        let item = open_nested(&mut self.out, self.items_number);
-        write_message(&mut self.out, self.item, &mut serde_json::Deserializer::from_slice(json))?;
-        close(&mut self.out, item);
+    pub fn item(&self, out: &mut Vec<u8>, json: &[u8]) -> Result<(), ProtobufError> {
+        let item = open_nested(out, self.items_number);
+        write_message(out, self.item, &mut serde_json::Deserializer::from_slice(json))?;
+        close(out, item);
         Ok(())
     }
 
-    pub fn finish(mut self) -> Bytes {
-        finish(&mut self.out, self.raw);
-        self.out.into()
+    /// What stands before and behind the items, which take so many bytes.
+    pub fn around(&self, metadata: &Value, items_bytes: usize) -> Result<(Vec<u8>, Vec<u8>), ProtobufError> {
+        let mut start = Vec::with_capacity(128);
+        write_message(&mut start, self.list, json!({"metadata": metadata}))?;
+        let mut head = Vec::with_capacity(128);
+        put_type(&mut head, &self.api_version, &self.list_kind);
+        put_tag(&mut head, 2, BYTES);
+        put_varint(&mut head, (start.len() + items_bytes) as u64);
+        head.append(&mut start);
+        let mut tail = Vec::new();
+        put_encoding(&mut tail);
+        Ok((head, tail))
     }
 }
 
@@ -135,16 +141,24 @@ where
 }
 
 fn begin(out: &mut Vec<u8>, api_version: &str, kind: &str) -> Open {
-    out.extend_from_slice(PREFIX);
-    let type_meta = open_nested(out, 1);
-    put_bytes(out, 1, api_version.as_bytes());
-    put_bytes(out, 2, kind.as_bytes());
-    close(out, type_meta);
+    put_type(out, api_version, kind);
     open_nested(out, 2)
 }
 
 fn finish(out: &mut Vec<u8>, raw: Open) {
     close(out, raw);
+    put_encoding(out);
+}
+
+fn put_type(out: &mut Vec<u8>, api_version: &str, kind: &str) {
+    out.extend_from_slice(PREFIX);
+    let type_meta = open_nested(out, 1);
+    put_bytes(out, 1, api_version.as_bytes());
+    put_bytes(out, 2, kind.as_bytes());
+    close(out, type_meta);
+}
+
+fn put_encoding(out: &mut Vec<u8>) {
     // contentEncoding and contentType
     put_bytes(out, 3, &[]);
     put_bytes(out, 4, &[]);

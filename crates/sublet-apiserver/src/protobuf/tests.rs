@@ -57,16 +57,18 @@ fn raw_json_keeps_its_text() {
 fn a_list_is_its_items() {
     let items = [json!({"metadata": {"name": "a"}, "data": {"k": "v"}}), json!({"metadata": {"name": "b"}})];
     let metadata = json!({"resourceVersion": "7", "remainingItemCount": 2});
-    let mut list = ListEncoder::new("v1", "ConfigMapList", &metadata, 0).unwrap();
+    let list = ListEncoder::new("v1", "ConfigMapList").unwrap();
+    let mut out = Vec::new();
     for item in &items {
         // Stored objects carry their type, which a list of one kind leaves out.
         let mut stored = item.clone();
         stored["kind"] = json!("ConfigMap");
-        list.item(stored.to_string().as_bytes()).unwrap();
+        list.item(&mut out, stored.to_string().as_bytes()).unwrap();
     }
-    let list = decode(&list.finish(), None).unwrap();
+    let (head, tail) = list.around(&metadata, out.len()).unwrap();
+    let list = decode(&[head, out, tail].concat(), None).unwrap();
     assert_eq!(list, json!({"apiVersion": "v1", "kind": "ConfigMapList", "metadata": metadata, "items": items}));
-    assert!(ListEncoder::new("v1", "ConfigMap", &metadata, 0).is_err());
+    assert!(ListEncoder::new("v1", "ConfigMap").is_err());
 }
 
 #[test]

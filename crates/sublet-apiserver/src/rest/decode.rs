@@ -9,13 +9,13 @@ use crate::registry::Resource;
 use serde_json::{Value, json};
 use std::borrow::Cow;
 use sublet_machinery::structural::{self, Decoded};
-use sublet_machinery::{ApiError, FieldError, FieldPath, ObjectExt};
+use sublet_machinery::{ApiError, FieldError, FieldPath, ObjectExt, apply};
 
 /// The body as JSON text, by its media type; and what a strict YAML reader says about it.
 fn json_text<'a>(request: &'a ResourceRequest<'_>, media_type: &str) -> Result<(Cow<'a, [u8]>, Vec<String>), ApiError> {
     match media_type {
         "application/json" | "" => Ok((Cow::Borrowed(&request.body), Vec::new())),
-        "application/yaml" | "application/x-yaml" | "text/yaml" | "application/apply-patch+yaml" | "application/apply-patch" => {
+        "application/yaml" | "application/x-yaml" | "text/yaml" => {
             let document = structural::yaml_to_json(&request.body).map_err(|e| unrecognized(&request.resource, &request.body, &e))?;
             Ok((Cow::Owned(document.json), document.duplicates))
         }
@@ -81,13 +81,8 @@ pub fn unsupported(request: &ResourceRequest<'_>) -> ApiError {
 
 /// The object of a create or update body: its type checked, unknown fields dropped or refused.
 pub fn object(request: &ResourceRequest<'_>, options_kind: &str) -> Result<Value, ApiError> {
-    object_as(request, options_kind, content_type(request.headers))
-}
-
-/// As [`object`], whatever the Content-Type says the body is.
-fn object_as(request: &ResourceRequest<'_>, options_kind: &str, media_type: &str) -> Result<Value, ApiError> {
     let validation = field_validation(request.query, options_kind)?;
-    let (text, mut strict_yaml) = json_text(request, media_type)?;
+    let (text, mut strict_yaml) = json_text(request, content_type(request.headers))?;
     if validation == FieldValidation::Strict && !strict_yaml.is_empty() {
         // The YAML reader's errors come as one.
         strict_yaml = vec![format!("yaml: unmarshal errors:\n  {}", strict_yaml.join("\n  "))];
@@ -104,39 +99,43 @@ fn object_as(request: &ResourceRequest<'_>, options_kind: &str, media_type: &str
 /// The configuration of a server-side apply: YAML whatever the Content-Type says. Its fields become owned, so that
 /// there is no leaving out of those that nobody knows.
 pub fn applied(request: &ResourceRequest<'_>) -> Result<Value, ApiError> {
-    const YAML: &str = "application/apply-patch+yaml";
     let resource = &request.resource;
-    if resource.custom.is_some() {
-        return object_as(request, "PatchOptions", YAML);
-    }
+    let validation = field_validation(request.query, "PatchOptions")?;
     let document = structural::yaml_to_json(&request.body)
         .map_err(|e| ApiError::bad_request(format!("error encoding patch: {}", e.replace("yaml: line 1: ", "yaml: "))))?;
-    let decoded = structural::decode_typed(&document.json, resource.schema.node()).map_err(|e| ApiError::bad_request(e.to_string()))?;
-    let untyped = || structural::decode(&document.json).map(|d| d.value).unwrap_or_default();
-    let mut value = decoded.value;
-    if tells_its_type(&document.json).is_err() || value.kind() != resource.kind || value.api_version() != resource.api_version() {
-        let given = untyped();
-        return Err(ApiError::bad_request(format!("invalid object type: {}", go_kind(given.api_version(), given.kind()))));
+    let mut given = structural::decode(&document.json).map_err(|e| ApiError::bad_request(e.to_string()))?;
+    if !matches!(given.value, Value::Object(_) | Value::Null) {
+        let of = go_type(&given.value);
+        let why = format!("json: cannot unmarshal {of} into Go value of type map[string]interface {{}}");
+        return Err(ApiError::bad_request(format!("error decoding patch: error unmarshaling JSON: while decoding JSON: {why}")));
     }
-    let unknown = decoded.strict.iter().find_map(|p| p.strip_prefix("unknown field ")).map(|path| {
-        // Upstream's path begins with a dot.
-        format!(".{}: field not declared in schema", path.trim_matches('"'))
-    });
-    if let Some(why) = decoded.type_error.or(unknown) {
-        let object = untyped();
-        let target = format!("{}/{}; {}", object.namespace(), object.name(), go_kind(object.api_version(), object.kind()));
-        return Err(ApiError::bad_request(format!("failed to create typed patch object ({target}): {why}")));
+    let type_of = go_kind(given.value.api_version(), given.value.kind());
+    if given.value.kind() != resource.kind || given.value.api_version() != resource.api_version() {
+        return Err(ApiError::bad_request(format!("invalid object type: {type_of}")));
     }
-    let problems = document.duplicates.into_iter().chain(decoded.strict);
-    match field_validation(request.query, "PatchOptions")? {
-        FieldValidation::Strict => {
-            let problems: Vec<String> = problems.collect();
-            if !problems.is_empty() {
-                return Err(unfit(resource, &format!("strict decoding error: {}", problems.join(", "))));
-            }
+    let target = format!("{}/{}; {type_of}", given.value.namespace(), given.value.name());
+    let unfit = |why: String| ApiError::bad_request(format!("failed to create typed patch object ({target}): {why}"));
+    let mut value = if resource.custom.is_some() {
+        apply::check_types(&given.value, resource.schema.node()).map_err(unfit)?;
+        crate::crd::read(resource, &mut given)?;
+        given.value
+    } else {
+        let decoded = structural::decode_typed(&document.json, resource.schema.node()).map_err(|e| ApiError::bad_request(e.to_string()))?;
+        let unknown = decoded.strict.iter().find_map(|p| p.strip_prefix("unknown field ")).map(|path| {
+            // Upstream's path begins with a dot.
+            format!(".{}: field not declared in schema", path.trim_matches('"'))
+        });
+        if let Some(why) = decoded.type_error.or(unknown) {
+            return Err(unfit(why));
         }
-        FieldValidation::Warn => problems.for_each(|problem| request.warn(problem)),
-        FieldValidation::Ignore => {}
+        decoded.value
+    };
+    if validation == FieldValidation::Strict && !document.duplicates.is_empty() {
+        let why = format!("error converting YAML to JSON: yaml: unmarshal errors:\n  {}", document.duplicates.join("\n  "));
+        return Err(ApiError::bad_request(format!("error strict decoding patch: {why}")));
+    }
+    if validation == FieldValidation::Warn {
+        document.duplicates.into_iter().for_each(|problem| request.warn(problem));
     }
     check_type(resource, &mut value)?;
     Ok(value)

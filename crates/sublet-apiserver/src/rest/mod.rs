@@ -4,6 +4,7 @@ pub mod convert;
 pub mod decode;
 pub mod delete;
 pub mod list;
+mod list_body;
 pub mod metadata;
 pub mod options;
 pub mod patch;

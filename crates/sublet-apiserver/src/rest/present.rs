@@ -1,17 +1,16 @@
 //! Showing objects: whole, as metadata only, or as a table; one or a list.
 
 use super::ResourceRequest;
-use super::convert::{entry_json, from_storage, is_stored_form};
+use super::convert::{entry_json, from_storage};
 use super::list::Page;
-use crate::http::negotiate::{Encoding, Form};
+use super::list_body::{JsonList, ListBody, ProtobufList};
+use crate::http::negotiate::{Encoding, Form, PROTOBUF};
 use crate::http::{HttpResponse, respond};
-use crate::protobuf::{self, ListEncoder, ProtobufError};
+use crate::protobuf;
 use crate::registry::Resource;
 use crate::server::Server;
 use crate::store::entry::Entry;
-use crate::store::join_items;
 use crate::table;
-use bytes::Bytes;
 use http::StatusCode;
 use serde_json::{Value, json};
 use sublet_machinery::{ApiError, FieldError, FieldPath, ObjectExt, Reason};
@@ -81,11 +80,19 @@ impl Server {
             ));
         }
         if request.accepted.form == Form::Whole && request.accepted.encoding == Encoding::Protobuf {
-            return Ok(respond::protobuf(StatusCode::OK, protobuf_list(resource, &metadata, &page)));
+            let written = ProtobufList::new(resource, &metadata).and_then(|form| self.list_body(request, &form, &page));
+            return Ok(match written {
+                Ok(body) => body.respond(PROTOBUF),
+                Err(error) => respond::protobuf(StatusCode::OK, Err(error)),
+            });
         }
         if request.accepted.form == Form::Whole {
-            let body = list_body(resource, &resource.list_kind, &resource.api_version(), &metadata, &page);
-            return Ok(respond::json(StatusCode::OK, request.accepted, body));
+            let form = JsonList { resource, metadata: &metadata };
+            let Ok(body) = self.list_body(request, &form, &page);
+            return Ok(match body {
+                ListBody::Plain(json) => respond::json(StatusCode::OK, request.accepted, json),
+                gzip => gzip.respond("application/json"),
+            });
         }
         let mut objects: Vec<Value> = page.entries.iter().map(|e| e.value()).collect();
         for object in &mut objects {
@@ -118,35 +125,4 @@ pub(crate) fn table_of_one(resource: &Resource, object: &Value, include_object: 
     let metadata = json!({"resourceVersion": object.resource_version()});
     let options = table::TableOptions { include_object, no_headers, list: true, now: jiff::Timestamp::now() };
     table::render(resource, std::slice::from_ref(object), &options, metadata)
-}
-
-/// The list as bytes: stored objects are copied, not encoded again. Items of built-in lists carry no
-/// type, those of custom resources do, as upstream's.
-fn list_body(resource: &Resource, list_kind: &str, api_version: &str, metadata: &Value, page: &Page) -> Bytes {
-    let head = format!("{{\"kind\":\"{list_kind}\",\"apiVersion\":\"{api_version}\",\"metadata\":{metadata},\"items\":[");
-    let capacity = head.len() + page.entries.iter().map(|e| e.json.len() + 1).sum::<usize>() + 4;
-    let typed = resource.custom.is_none();
-    let items = page.entries.iter().map(|entry| {
-        if !is_stored_form(resource, entry) {
-            let mut object = entry.value();
-            from_storage(resource, &mut object);
-            if typed && let Some(map) = object.as_object_mut() {
-                map.remove("apiVersion");
-                map.remove("kind");
-            }
-            return (b"".as_slice(), Bytes::from(object.to_string()));
-        }
-        if typed { (b"{".as_slice(), entry.body_without_type()) } else { (b"".as_slice(), entry.json.clone()) }
-    });
-    join_items(head.as_bytes(), items, b"]}\n", capacity)
-}
-
-/// Each item is written from its stored JSON in one pass.
-fn protobuf_list(resource: &Resource, metadata: &Value, page: &Page) -> Result<Bytes, ProtobufError> {
-    let bytes = page.entries.iter().map(|e| e.json.len()).sum();
-    let mut list = ListEncoder::new(&resource.api_version(), &resource.list_kind, metadata, bytes)?;
-    for entry in &page.entries {
-        list.item(&entry_json(resource, entry))?;
-    }
-    Ok(list.finish())
 }

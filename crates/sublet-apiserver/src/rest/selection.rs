@@ -22,13 +22,11 @@ impl Selection {
             "" => None,
             text => Some(FieldSelector::parse(text).map_err(|e| ApiError::bad_request(e.to_string()))?),
         };
-        if let Some(fields) = &fields {
-            for term in fields.terms() {
-                if !is_known(resource, &term.field) {
-                    return Err(unknown_field(resource, &term.field));
-                }
-            }
-        }
+        let stored = |field: String, value: String| {
+            let stored = (resource.strategy.field_named)(&field);
+            if is_known(resource, stored) { Ok((stored.to_string(), value)) } else { Err(unknown_field(resource, &field)) }
+        };
+        let fields = fields.map(|fields| fields.try_map(stored)).transpose()?;
         Ok(Self { labels: labels.filter(|s| !s.is_empty()), fields: fields.filter(|s| !s.is_empty()) })
     }
 
@@ -90,4 +88,26 @@ fn unknown_field(resource: &Resource, field: &str) -> ApiError {
         return ApiError::bad_request(format!("field label not supported: {field}"));
     }
     ApiError::bad_request(format!(r#""{field}" is not a known field selector: only "metadata.name", "metadata.namespace""#))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::registry::{Registry, builtin_rows};
+
+    fn check(group: &str, field_selector: &str) -> Result<String, String> {
+        let row = Registry::new(builtin_rows()).snapshot().find(group, "v1", "events").cloned().unwrap();
+        let selection = Selection::parse(&row, "", field_selector).map_err(|e| e.message)?;
+        Ok(selection.fields.unwrap().terms()[0].field.clone())
+    }
+
+    /// Both kinds of events are stored under the names of the core version.
+    #[test]
+    fn a_version_selects_by_its_own_names() {
+        assert_eq!(check("events.k8s.io", "reportingController=c"), Ok("reportingComponent".into()));
+        assert_eq!(check("events.k8s.io", "regarding.kind!=Pod"), Ok("involvedObject.kind".into()));
+        assert_eq!(check("events.k8s.io", "source=c"), Err("field label not supported: source".into()));
+        assert_eq!(check("", "source=c"), Ok("source".into()));
+        assert_eq!(check("", "reportingController=c"), Err("field label not supported: reportingController".into()));
+    }
 }

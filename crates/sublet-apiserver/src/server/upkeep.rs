@@ -21,6 +21,7 @@ impl Server {
                 _ = ticks.tick() => {}
                 () = self.stop_token().cancelled() => return,
             }
+            crate::packed::forget_unused();
             let revision = self.store().revision();
             marks.push_back((Instant::now(), revision));
             let mut forgotten = None;

@@ -104,8 +104,8 @@ impl Entry {
     }
 
     /// The object without `apiVersion` and `kind`, but for the opening brace: items of typed lists.
-    pub fn body_without_type(&self) -> Bytes {
-        self.json.slice(read_u32(&self.header, 2) as usize..)
+    pub fn body_without_type(&self) -> &[u8] {
+        &self.json[read_u32(&self.header, 2) as usize..]
     }
 
     pub fn is_deleting(&self) -> bool {
@@ -287,7 +287,7 @@ mod tests {
     #[test]
     fn typed_list_items_leave_the_type_out() {
         let entry = entry(&json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "a"}, "data": {}}), 3);
-        let item = format!("{{{}", String::from_utf8_lossy(&entry.body_without_type()));
+        let item = format!("{{{}", String::from_utf8_lossy(entry.body_without_type()));
         let item: Value = serde_json::from_str(&item).unwrap();
         assert_eq!(item, json!({"metadata": {"name": "a", "resourceVersion": "3"}, "data": {}}));
     }

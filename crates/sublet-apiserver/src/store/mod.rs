@@ -7,10 +7,10 @@
 pub mod entry;
 pub mod log;
 
-use bytes::Bytes;
 use entry::{Encoded, Entry};
 use log::{Log, LogEvent};
 use std::collections::{BTreeMap, HashMap};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, RwLock};
 use sublet_machinery::ApiError;
 use sublet_storage::{Backend, Expect, StorageError, Write};
@@ -24,6 +24,8 @@ pub struct Store {
 }
 
 struct Shared {
+    /// Tells the stores of one process apart.
+    id: u64,
     /// Guards the objects and logs; held for plain memory moves only.
     state: RwLock<State>,
     /// The newest revision, for those who wait for one.
@@ -36,6 +38,9 @@ struct State {
     revision: u64,
     /// Logs made later start here: nothing before it is known.
     loaded_at: u64,
+    /// Lists from before are refused, also of resources that did not change since: how long a page can be continued
+    /// does not depend on what others write.
+    forgotten_before: u64,
 }
 
 struct Bucket {
@@ -66,7 +71,9 @@ impl Store {
                 Entry::compose(object.key.clone(), object.revision, &object.value).map_err(|e| StorageError::Failed(e.to_string()))?;
             state.bucket(&object.key).objects.insert(object.key, Arc::new(entry));
         }
-        let shared = Arc::new(Shared { state: RwLock::new(state), revision: watch::Sender::new(revision) });
+        static NEXT_ID: AtomicU64 = AtomicU64::new(0);
+        let id = NEXT_ID.fetch_add(1, Ordering::Relaxed);
+        let shared = Arc::new(Shared { id, state: RwLock::new(state), revision: watch::Sender::new(revision) });
         let observer = shared.clone();
         backend.observe(Box::new(move |events| observer.take_in(events)));
         Ok(Self { backend, shared })
@@ -74,6 +81,11 @@ impl Store {
 
     pub fn backend(&self) -> &Arc<dyn Backend> {
         &self.backend
+    }
+
+    /// A number that no other store in this process has, now or later. With it a revision names one object at one time.
+    pub fn id(&self) -> u64 {
+        self.shared.id
     }
 
     pub fn revision(&self) -> u64 {
@@ -117,6 +129,9 @@ impl Store {
     /// The entries as they were at `revision`: the present, with the log undone.
     pub fn list_at(&self, group_resource: &str, namespace: Option<&str>, revision: u64) -> Result<Snapshot, TooOld> {
         let state = self.read();
+        if revision < state.forgotten_before {
+            return Err(TooOld);
+        }
         let Some(bucket) = state.buckets.get(group_resource) else {
             return if revision < state.loaded_at { Err(TooOld) } else { Ok(Snapshot { entries: Vec::new(), revision }) };
         };
@@ -191,6 +206,7 @@ impl Store {
     /// Drops the parts of the logs that are older than `revision`; a maintenance step.
     pub fn forget_before(&self, revision: u64) {
         let mut state = self.shared.state.write().expect("no holder of this lock panics");
+        state.forgotten_before = state.forgotten_before.max(revision);
         for bucket in state.buckets.values_mut() {
             bucket.log.forget_before(revision);
         }
@@ -290,17 +306,24 @@ pub fn storage_error(error: &StorageError) -> ApiError {
     }
 }
 
-/// Joins parts of a list body without copying each twice.
-pub fn join_items<'a>(head: &[u8], items: impl Iterator<Item = (&'a [u8], Bytes)>, tail: &[u8], capacity: usize) -> Bytes {
-    let mut out = Vec::with_capacity(capacity);
-    out.extend_from_slice(head);
-    for (index, (open, item)) in items.enumerate() {
-        if index > 0 {
-            out.push(b',');
-        }
-        out.extend_from_slice(open);
-        out.extend_from_slice(&item);
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    #[tokio::test]
+    async fn lists_end_with_the_history_whoever_wrote_last() {
+        let store = Store::open(Arc::new(sublet_storage::MemoryBackend::new())).unwrap();
+        let write = async |kind, name| {
+            let object = Encoded::new(&json!({"metadata": {"name": name}}), &[]);
+            store.write(kind, "ns", name, Some(object), Expect::Absent).await.unwrap().revision
+        };
+        let quiet = write("configmaps", "a").await;
+        let busy = write("leases", "a").await;
+        assert_eq!(store.list_at("configmaps", None, quiet).unwrap().entries.len(), 1);
+        store.forget_before(busy);
+        assert_eq!(store.list_at("configmaps", None, quiet).unwrap_err(), TooOld);
+        assert_eq!(store.list_at("configmaps", None, busy).unwrap().entries.len(), 1);
+        assert_eq!(store.list_at("secrets", None, quiet).unwrap_err(), TooOld);
     }
-    out.extend_from_slice(tail);
-    out.into()
 }

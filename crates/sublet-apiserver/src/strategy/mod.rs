@@ -66,6 +66,8 @@ pub struct Strategy {
     pub warnings_update: Option<fn(&Value, &Value) -> Vec<String>>,
     /// Fields for field selectors beside metadata.name and metadata.namespace.
     pub fields: fn(&Value) -> Vec<(&'static str, String)>,
+    /// Under which name [`Strategy::fields`] has what a selector of this version names; empty: nowhere.
+    pub field_named: fn(&str) -> &str,
     pub grace: Grace,
     /// `metadata.generation` starts at 1 and rises with every change outside metadata and status.
     pub generation: bool,
@@ -110,6 +112,7 @@ impl Strategy {
         warnings: |_| Vec::new(),
         warnings_update: None,
         fields: |_| Vec::new(),
+        field_named: |name| name,
         grace: Grace::None,
         generation: false,
         changes_generation: spec_changed,

@@ -1,8 +1,10 @@
-//! Claims and volumes: protection from deletion while in use, and claims of ephemeral volumes.
+//! Claims, volumes and their classes: protection from deletion while in use, and claims of ephemeral volumes.
 
+mod class_protection;
 mod ephemeral;
 mod protection;
 
+pub(crate) use class_protection::{controller as class_protection, index_by_class};
 pub(crate) use ephemeral::controller as ephemeral_volumes;
 pub(crate) use protection::{claims as claim_protection, volumes as volume_protection};
 

@@ -89,7 +89,7 @@ impl Reconciler for Volumes {
 }
 
 /// For objects from before the admission plugin that sets the finalizer.
-async fn add_finalizer(ctx: &Ctx, gvr: &Gvr, object: &Value, finalizer: &str) -> Result<(), ClientError> {
+pub(super) async fn add_finalizer(ctx: &Ctx, gvr: &Gvr, object: &Value, finalizer: &str) -> Result<(), ClientError> {
     let mut finalizers = object.finalizers();
     finalizers.push(finalizer);
     let patch = json!({"metadata": {"resourceVersion": object.resource_version(), "finalizers": finalizers}});

@@ -248,9 +248,14 @@ fn check_config(config: &Value, schema: SchemaNode<'_>, options: &ApplyOptions<'
     if config["metadata"].get("managedFields").is_some_and(|m| !m.is_null()) {
         return Err(ApiError::bad_request("metadata.managedFields must be nil"));
     }
-    fields::validate(config, Type::of(schema)).map_err(|errors| {
+    check_types(config, schema).map_err(|errors| {
         failed(format!("failed to create typed patch object ({}/{}; {gvk}): {errors}", config.namespace(), config.name()))
     })
+}
+
+/// What of a configuration does not fit its schema: unknown fields, other types, keys that occur twice.
+pub fn check_types(config: &Value, schema: SchemaNode<'_>) -> Result<(), String> {
+    fields::validate(config, Type::of(schema))
 }
 
 fn is_reset(entries: &Value) -> bool {

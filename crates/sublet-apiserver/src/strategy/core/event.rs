@@ -20,6 +20,7 @@ pub(crate) const EVENTS_EVENT: Strategy = Strategy {
     validate: |event| Errors::of(|errors| validate(event, &NEW, errors)),
     validate_create: validate_new,
     validate_update: validate_new_update,
+    field_named: field_named_new,
     name_rule: NameRule::DnsSubdomain,
     ..EVENT
 };
@@ -80,6 +81,22 @@ fn fields(event: &Value) -> Vec<(&'static str, String)> {
         ("reportingComponent", controller),
         ("type", text(&event["type"])),
     ]
+}
+
+/// The newer version has names of its own, and does not know those of the core version that it has others for.
+fn field_named_new(name: &str) -> &str {
+    match name {
+        "regarding.kind" => "involvedObject.kind",
+        "regarding.namespace" => "involvedObject.namespace",
+        "regarding.name" => "involvedObject.name",
+        "regarding.uid" => "involvedObject.uid",
+        "regarding.apiVersion" => "involvedObject.apiVersion",
+        "regarding.resourceVersion" => "involvedObject.resourceVersion",
+        "regarding.fieldPath" => "involvedObject.fieldPath",
+        "reportingController" => "reportingComponent",
+        "reason" | "type" | "metadata.name" | "metadata.namespace" => name,
+        _ => "",
+    }
 }
 
 /// Errors call fields by the names of the core version.
