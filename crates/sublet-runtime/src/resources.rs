@@ -40,6 +40,8 @@ resources! {
     VOLUME_ATTRIBUTES_CLASSES = "storage.k8s.io" / "v1" / "volumeattributesclasses";
     PRIORITY_CLASSES = "scheduling.k8s.io" / "v1" / "priorityclasses";
     RUNTIME_CLASSES = "node.k8s.io" / "v1" / "runtimeclasses";
+    INGRESSES = "networking.k8s.io" / "v1" / "ingresses";
+    NETWORK_POLICIES = "networking.k8s.io" / "v1" / "networkpolicies";
     INGRESS_CLASSES = "networking.k8s.io" / "v1" / "ingressclasses";
     LEASES = "coordination.k8s.io" / "v1" / "leases";
     CUSTOM_RESOURCE_DEFINITIONS = "apiextensions.k8s.io" / "v1" / "customresourcedefinitions";

@@ -5,8 +5,14 @@ use anyhow::Context;
 use serde_json::Value;
 use std::collections::{BTreeMap, BTreeSet};
 
-const FILES: [&str; 2] = ["api__v1_openapi.json", "apis__discovery.k8s.io__v1_openapi.json"];
-const ROOTS: [&str; 6] = ["Pod", "Service", "EndpointSlice", "ConfigMap", "Secret", "PersistentVolumeClaim"];
+const FILES: [&str; 4] = [
+    "api__v1_openapi.json",
+    "apis__discovery.k8s.io__v1_openapi.json",
+    "apis__networking.k8s.io__v1_openapi.json",
+    "apis__policy__v1_openapi.json",
+];
+const ROOTS: [&str; 9] =
+    ["Pod", "Service", "EndpointSlice", "ConfigMap", "Secret", "PersistentVolumeClaim", "Ingress", "NetworkPolicy", "PodDisruptionBudget"];
 
 fn main() -> anyhow::Result<()> {
     let folder = std::env::args().nth(1).context("usage: fields OPENAPI_V3_DIR")?;

@@ -5,7 +5,10 @@ mod support;
 
 use serde_json::{Value, json};
 use sublet_machinery::{Gvr, ObjectExt};
-use sublet_runtime::resources::{CONFIG_MAPS, ENDPOINT_SLICES, NAMESPACES, NODES, PODS, SERVICE_ACCOUNTS, SERVICES, STORAGE_CLASSES};
+use sublet_runtime::resources::{
+    CONFIG_MAPS, ENDPOINT_SLICES, INGRESSES, NAMESPACES, NETWORK_POLICIES, NODES, POD_DISRUPTION_BUDGETS, PODS, SECRETS, SERVICE_ACCOUNTS,
+    SERVICES, STORAGE_CLASSES,
+};
 use sublet_runtime::{Client, DeleteOptions, Patch, PatchOptions};
 use support::clusters::{Clusters, HOST_NAMESPACE, Running, until};
 
@@ -273,5 +276,65 @@ async fn a_node_is_as_ill_as_the_hosts() {
     let taint = json!({"key": "node.kubernetes.io/unreachable", "effect": "NoExecute"});
     clusters.host.merge_patch(&NODES, "", "node-1", json!({"spec": {"taints": [taint]}})).await.expect("tainted");
     node_with("/spec/taints/0/key", json!("node.kubernetes.io/unreachable")).await;
+    running.stop().await;
+}
+
+/// A budget counted the pods of all namespaces with the same labels, and one in percent counted none. [vcluster 4151]
+#[tokio::test(flavor = "multi_thread")]
+async fn a_budget_protects_as_many_pods_as_the_tenant_wants_and_its_own() {
+    let (clusters, running) = start().await;
+    let budget = json!({"apiVersion": "policy/v1", "kind": "PodDisruptionBudget", "metadata": {"name": "web", "namespace": "prod"},
+        "spec": {"maxUnavailable": "30%", "selector": {"matchLabels": {"app": "web"}}}});
+    clusters.tenant.create(&POD_DISRUPTION_BUDGETS, &budget).await.expect("created");
+    let counted = async |desired: u32| {
+        // As the tenant's disruption controller reports it.
+        let status = json!({"status": {"observedGeneration": 1, "desiredHealthy": desired, "currentHealthy": desired, "expectedPods": 5, "disruptionsAllowed": 0}});
+        clusters.tenant.patch_status(&POD_DISRUPTION_BUDGETS, "prod", "web", status).await.expect("reports");
+        copy_with(&clusters, &POD_DISRUPTION_BUDGETS, "web", "/spec/minAvailable", json!(desired)).await
+    };
+    let copy = counted(3).await;
+    assert_eq!(copy.pointer("/spec/selector/matchLabels/sublet.dev~1namespace"), Some(&json!("prod")));
+    assert!(copy["spec"]["maxUnavailable"].is_null());
+    counted(7).await;
+    running.stop().await;
+}
+
+/// Policies without effect, or with that of another namespace. [k3k 142]
+#[tokio::test(flavor = "multi_thread")]
+async fn a_policy_follows_the_labels_of_namespaces() {
+    let (clusters, running) = start().await;
+    clusters.add_namespace(&clusters.tenant, "shop").await;
+    let policy = json!({"apiVersion": "networking.k8s.io/v1", "kind": "NetworkPolicy", "metadata": {"name": "db", "namespace": "prod"},
+        "spec": {"podSelector": {}, "ingress": [{"from": [{"namespaceSelector": {"matchLabels": {"team": "shop"}}}]}]}});
+    create(&clusters, &NETWORK_POLICIES, policy).await;
+    let peer = "/spec/ingress/0/from/0/podSelector/matchLabels/sublet.dev~1namespace";
+    let nobody = "/spec/ingress/0/from/0/podSelector/matchExpressions/0/values";
+    copy_with(&clusters, &NETWORK_POLICIES, "db", nobody, json!([""])).await;
+    clusters.tenant.merge_patch(&NAMESPACES, "", "shop", json!({"metadata": {"labels": {"team": "shop"}}})).await.expect("labelled");
+    copy_with(&clusters, &NETWORK_POLICIES, "db", peer, json!("shop")).await;
+    running.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_ingress_brings_its_certificates_and_gets_its_address() {
+    let (clusters, running) = start().await;
+    let secret =
+        json!({"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "shop-tls", "namespace": "prod"}, "stringData": {"a": "b"}});
+    clusters.tenant.create(&SECRETS, &secret).await.expect("created");
+    let ingress = json!({"apiVersion": "networking.k8s.io/v1", "kind": "Ingress", "metadata": {"name": "shop", "namespace": "prod"}, "spec": {
+        "tls": [{"secretName": "shop-tls"}], "defaultBackend": {"service": {"name": "web", "port": {"number": 80}}}}});
+    let copy = create(&clusters, &INGRESSES, ingress).await;
+    let secret = until("the certificate", || async { clusters.copy(&SECRETS, "shop-tls").await }).await;
+    assert_eq!(copy.str_at("/spec/tls/0/secretName"), Some(secret.name()));
+    assert_eq!(copy.str_at("/spec/defaultBackend/service/name"), Some(&*running.service_name_of("web")));
+    let status = json!({"status": {"loadBalancer": {"ingress": [{"hostname": "lb.example.com"}]}}});
+    clusters.host.patch_status(&INGRESSES, HOST_NAMESPACE, copy.name(), status).await.expect("reports");
+    until("the address", || async {
+        let tenant = clusters.tenant.get(&INGRESSES, "prod", "shop").await.expect("there");
+        (tenant.str_at("/status/loadBalancer/ingress/0/hostname") == Some("lb.example.com")).then_some(())
+    })
+    .await;
+    clusters.tenant.delete(&INGRESSES, "prod", "shop", &DeleteOptions::default()).await.expect("deleted");
+    until("no certificate", || async { clusters.copy(&SECRETS, "shop-tls").await.is_none().then_some(()) }).await;
     running.stop().await;
 }

@@ -77,6 +77,7 @@ impl Inner {
             HostKind::Pods => KindId::Pod,
             HostKind::Services => KindId::Service,
             HostKind::PersistentVolumeClaims => KindId::PersistentVolumeClaim,
+            HostKind::Ingresses => KindId::Ingress,
             _ => return None,
         };
         let key = self.view.key_of(id, copy)?;

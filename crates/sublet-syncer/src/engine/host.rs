@@ -45,6 +45,9 @@ pub enum HostKind {
     /// Copies of Secrets, and Secrets with pods' tokens.
     Secrets,
     PersistentVolumeClaims,
+    NetworkPolicies,
+    PodDisruptionBudgets,
+    Ingresses,
     /// The rest belongs to the host and is shown to tenants.
     Nodes,
     PersistentVolumes,
@@ -77,13 +80,16 @@ const fn watched(kind: HostKind, gvr: Gvr, reach: Reach, slim: fn(&mut Value)) -
     Watched { kind, gvr, reach, slim }
 }
 
-const WATCHED: [Watched; 13] = [
+const WATCHED: [Watched; 16] = [
     watched(HostKind::Pods, gvr::PODS, Reach::Ours, slim_pod),
     watched(HostKind::Services, gvr::SERVICES, Reach::Ours, ownership::slim_managed_fields),
     watched(HostKind::EndpointSlices, gvr::ENDPOINT_SLICES, Reach::Ours, ownership::slim_managed_fields),
     watched(HostKind::ConfigMaps, gvr::CONFIG_MAPS, Reach::Ours, slim_values),
     watched(HostKind::Secrets, gvr::SECRETS, Reach::Ours, slim_values),
     watched(HostKind::PersistentVolumeClaims, gvr::PERSISTENT_VOLUME_CLAIMS, Reach::Ours, ownership::slim_managed_fields),
+    watched(HostKind::NetworkPolicies, gvr::NETWORK_POLICIES, Reach::Ours, ownership::slim_managed_fields),
+    watched(HostKind::PodDisruptionBudgets, gvr::POD_DISRUPTION_BUDGETS, Reach::Ours, ownership::slim_managed_fields),
+    watched(HostKind::Ingresses, gvr::INGRESSES, Reach::Ours, ownership::slim_managed_fields),
     watched(HostKind::Nodes, gvr::NODES, Reach::Cluster, slim_node),
     watched(HostKind::PersistentVolumes, gvr::PERSISTENT_VOLUMES, Reach::Cluster, drop_managed_fields),
     watched(HostKind::StorageClasses, gvr::STORAGE_CLASSES, Reach::Cluster, drop_managed_fields),
@@ -103,6 +109,9 @@ impl HostKind {
             KindId::ConfigMap => Self::ConfigMaps,
             KindId::Secret | KindId::PodToken => Self::Secrets,
             KindId::PersistentVolumeClaim => Self::PersistentVolumeClaims,
+            KindId::NetworkPolicy => Self::NetworkPolicies,
+            KindId::PodDisruptionBudget => Self::PodDisruptionBudgets,
+            KindId::Ingress => Self::Ingresses,
             KindId::Node => Self::Nodes,
             KindId::PersistentVolume => Self::PersistentVolumes,
             KindId::StorageClass => Self::StorageClasses,
@@ -118,6 +127,7 @@ impl HostKind {
             "Pod" => Some(Self::Pods),
             "Service" => Some(Self::Services),
             "PersistentVolumeClaim" => Some(Self::PersistentVolumeClaims),
+            "Ingress" => Some(Self::Ingresses),
             _ => None,
         }
     }

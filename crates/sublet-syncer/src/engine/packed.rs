@@ -57,6 +57,11 @@ pub(super) fn uses(pod: &Value) -> Vec<String> {
     pod[USES].as_array().into_iter().flatten().filter_map(|u| u.as_str().map(str::to_string)).collect()
 }
 
+/// The index keys of the Secrets that an Ingress refers to.
+pub(super) fn certificates(ingress: &Value) -> Vec<String> {
+    crate::resources::ingress::certificates(ingress).map(|name| index::usage_key(index::SECRETS, ingress.namespace(), name)).collect()
+}
+
 pub(super) fn has_tokens(pod: &Value) -> bool {
     pod[HAS_TOKENS] == true
 }

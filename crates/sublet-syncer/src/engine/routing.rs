@@ -4,6 +4,7 @@ use super::host::{HostKind, Listener};
 use super::syncer::{Inner, Syncer};
 use super::{ItemKey, packed};
 use crate::index;
+use crate::resources::networkpolicy::names_namespaces;
 use crate::resources::pod::is_terminal;
 use crate::resources::shown::{SHOWN, ShownKind, shown_by_host_kind};
 use crate::resources::{KindId, TO_HOST};
@@ -24,6 +25,12 @@ impl Syncer {
                 }
             });
         }
+        let weak = Arc::downgrade(&self.inner);
+        self.inner.view.tenant.namespaces().on_change(move |change| {
+            if let Some(inner) = weak.upgrade() {
+                inner.namespace_changed(change);
+            }
+        });
         for kind in &SHOWN {
             let (weak, id) = (Arc::downgrade(&self.inner), kind.id);
             self.inner.view.tenant.informer(id).on_change(move |change| {
@@ -82,19 +89,37 @@ impl Inner {
         if id == KindId::Pod {
             self.pod_changed(change);
         }
+        if id == KindId::Ingress {
+            self.uses_changed(change, packed::certificates);
+        }
         self.queue.add(ItemKey::new(id, TenantKey::of(change.object())));
     }
 
-    /// What a pod uses is wanted on the host from its first user to its last.
-    fn pod_changed(&self, change: &Change) {
+    /// Policies name namespaces by their labels.
+    fn namespace_changed(&self, change: &Change) {
+        let labels = |namespace: &Option<Arc<Value>>| namespace.as_ref().map(|n| n.labels().cloned());
+        if labels(&change.old) == labels(&change.new) {
+            return;
+        }
+        for policy in self.view.tenant.informer(KindId::NetworkPolicy).list(None).iter().filter(|p| names_namespaces(p)) {
+            self.queue.add(ItemKey::new(KindId::NetworkPolicy, TenantKey::of(policy)));
+        }
+    }
+
+    /// What an object uses is wanted on the host from its first user to its last.
+    fn uses_changed(&self, change: &Change, of: impl Fn(&Value) -> Vec<String>) {
         let uses =
-            |pod: &Option<Arc<Value>>| -> BTreeSet<String> { pod.as_deref().map(packed::uses).unwrap_or_default().into_iter().collect() };
+            |object: &Option<Arc<Value>>| -> BTreeSet<String> { object.as_deref().map(&of).unwrap_or_default().into_iter().collect() };
         for key in uses(&change.old).symmetric_difference(&uses(&change.new)) {
             if let Some((resource, namespace, name)) = index::parse_usage_key(key) {
                 let id = if resource == index::SECRETS { KindId::Secret } else { KindId::ConfigMap };
                 self.queue.add(ItemKey::new(id, TenantKey::new(namespace, name)));
             }
         }
+    }
+
+    fn pod_changed(&self, change: &Change) {
+        self.uses_changed(change, packed::uses);
         let node = |pod: &Option<Arc<Value>>| {
             pod.as_ref().filter(|p| !is_terminal(p)).and_then(|p| p.str_at("/spec/nodeName").map(str::to_string))
         };
@@ -171,6 +196,9 @@ fn rows_of(kind: HostKind) -> &'static [KindId] {
         HostKind::ConfigMaps => &[KindId::ConfigMap],
         HostKind::Secrets => &[KindId::Secret, KindId::PodToken],
         HostKind::PersistentVolumeClaims => &[KindId::PersistentVolumeClaim],
+        HostKind::NetworkPolicies => &[KindId::NetworkPolicy],
+        HostKind::PodDisruptionBudgets => &[KindId::PodDisruptionBudget],
+        HostKind::Ingresses => &[KindId::Ingress],
         _ => &[],
     }
 }

@@ -45,6 +45,7 @@ impl Default for TenantCache {
         let pods = &informers[&KindId::Pod];
         pods.add_index(BY_USE, packed::uses);
         pods.add_index(BY_NODE, |pod| pod.str_at("/spec/nodeName").filter(|n| !n.is_empty()).map(str::to_string).into_iter().collect());
+        informers[&KindId::Ingress].add_index(BY_USE, packed::certificates);
         Self { informers, namespaces: Informer::with_transform(gvr::NAMESPACES, Scope::default(), drop_managed_fields) }
     }
 }
@@ -70,8 +71,13 @@ impl TenantCache {
         self.informers[&KindId::Pod].by_index(BY_NODE, node)
     }
 
-    pub fn pods_using(&self, resource: &str, key: &TenantKey) -> Vec<Arc<Value>> {
-        self.informers[&KindId::Pod].by_index(BY_USE, &index::usage_key(resource, &key.namespace, &key.name))
+    pub fn namespaces(&self) -> &Arc<Informer> {
+        &self.namespaces
+    }
+
+    pub fn is_used(&self, resource: &str, key: &TenantKey) -> bool {
+        let key = index::usage_key(resource, &key.namespace, &key.name);
+        [KindId::Pod, KindId::Ingress].iter().any(|id| !self.informers[id].by_index(BY_USE, &key).is_empty())
     }
 }
 
@@ -131,7 +137,7 @@ impl TenantView for View {
     }
 
     fn is_used(&self, resource: &str, key: &TenantKey) -> bool {
-        !self.tenant.pods_using(resource, key).is_empty()
+        self.tenant.is_used(resource, key)
     }
 
     fn tenant_key(&self, id: KindId, host_name: &str) -> Option<TenantKey> {

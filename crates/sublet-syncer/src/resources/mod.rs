@@ -2,9 +2,13 @@
 
 pub mod configmap;
 pub mod endpointslice;
+pub mod ingress;
 pub mod manifest;
+pub mod networkpolicy;
+mod peers;
 pub mod persistentvolumeclaim;
 pub mod pod;
+pub mod poddisruptionbudget;
 pub mod secret;
 pub mod service;
 pub mod shown;
@@ -24,6 +28,9 @@ pub enum KindId {
     ConfigMap,
     Secret,
     PersistentVolumeClaim,
+    NetworkPolicy,
+    PodDisruptionBudget,
+    Ingress,
     /// The host Secret with the service account tokens of one pod.
     PodToken,
     Node,
@@ -189,12 +196,15 @@ impl SyncedKind {
 }
 
 /// The rows, in the order in which a start works through them: what pods need comes first.
-pub const TO_HOST: [&SyncedKind; 6] = [
+pub const TO_HOST: [&SyncedKind; 9] = [
     &configmap::CONFIG_MAP,
     &secret::SECRET,
     &persistentvolumeclaim::PERSISTENT_VOLUME_CLAIM,
     &service::SERVICE,
     &endpointslice::ENDPOINT_SLICE,
+    &ingress::INGRESS,
+    &networkpolicy::NETWORK_POLICY,
+    &poddisruptionbudget::POD_DISRUPTION_BUDGET,
     &pod::POD,
 ];
 
