@@ -1,6 +1,6 @@
 //! The server over UDP and TCP, with another server behind it for other names.
 
-#![allow(clippy::unwrap_used)]
+#![expect(clippy::unwrap_used, reason = "a test may panic: that is how it fails")]
 
 #[path = "support/mod.rs"]
 mod support;

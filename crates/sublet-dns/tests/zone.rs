@@ -1,6 +1,6 @@
 //! Questions about a cluster and what they come to, by the Kubernetes DNS specification 1.1.0.
 
-#![allow(clippy::unwrap_used)]
+#![expect(clippy::unwrap_used, reason = "a test may panic: that is how it fails")]
 
 #[path = "support/mod.rs"]
 mod support;
