@@ -162,6 +162,13 @@ pub fn inside(namespace: &str, name: &str) -> Value {
     pod
 }
 
+/// A pod with the tools that ask for names.
+pub fn asker(namespace: &str, name: &str) -> Value {
+    let mut pod = pod(namespace, name);
+    pod["spec"]["containers"][0]["image"] = json!(IMAGE_NEXT);
+    pod
+}
+
 /// A pod whose image is nowhere: its container waits.
 pub fn waiting(namespace: &str, name: &str) -> Value {
     let mut pod = pod(namespace, name);

@@ -95,6 +95,7 @@ pub async fn run(arguments: Arguments) -> Result<ExitCode> {
         listener,
         reached_at: None,
         service_cidrs: arguments.service_cluster_ip_range,
+        service_ip: None,
         node_ports: Some(port_range(&arguments.service_node_port_range)?),
         authorization: arguments.authorization_mode,
         static_tokens: arguments.token_auth_file.as_deref().map(static_tokens).transpose()?,

@@ -3,6 +3,7 @@
 use super::apiserver::{terminated, write_kubeconfig};
 use super::host::client;
 use crate::compose::host::{EmbeddedHost, EmbeddedHostSpec, Operator};
+use crate::compose::name_server;
 use crate::compose::packed::PackedConfig;
 use crate::compose::tenant_reach;
 use anyhow::{Context as _, Result};
@@ -11,6 +12,7 @@ use ipnet::IpNet;
 use std::net::IpAddr;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
+use sublet_dns::ResolverConfig;
 use sublet_host::HostConfig;
 use sublet_runtime::Client;
 
@@ -69,9 +71,16 @@ impl Dev {
                 (embedded.api.client("sublet"), client(Some(&path), None).await?, path, Some(embedded))
             }
         };
-        let operator =
-            start_operator(host, streams, dir, arguments.listen, arguments.pods_reach.as_deref(), arguments.service_cluster_ip_range)
-                .await?;
+        let operator = start_operator(
+            host,
+            streams,
+            dir,
+            arguments.listen,
+            arguments.pods_reach.as_deref(),
+            arguments.service_cluster_ip_range,
+            embedded.is_some(),
+        )
+        .await?;
         Ok(Self { host_kubeconfig, embedded, operator })
     }
 
@@ -83,7 +92,13 @@ impl Dev {
     }
 }
 
-/// The operator with its tenants under `dir`.
+/// The name servers that this machine or pod asks.
+fn host_resolver() -> ResolverConfig {
+    let text = std::fs::read_to_string("/etc/resolv.conf").unwrap_or_default();
+    ResolverConfig::parse(&text).without_cluster(name_server::DOMAIN)
+}
+
+/// The operator with its tenants under `dir`; `simulated`: on a host whose pods run nothing.
 pub async fn start_operator(
     host: Client,
     streams: Client,
@@ -91,8 +106,18 @@ pub async fn start_operator(
     listen: IpAddr,
     pods_reach: Option<&str>,
     service_cidr: IpNet,
+    simulated: bool,
 ) -> Result<Operator> {
-    let config = PackedConfig { dir: dir.join("tenants"), listen, service_cidr, pods_reach: tenant_reach(listen, pods_reach), streams };
+    let config = PackedConfig {
+        dir: dir.join("tenants"),
+        listen,
+        service_cidr,
+        pods_reach: tenant_reach(listen, pods_reach),
+        streams,
+        resolver: host_resolver(),
+        // Nobody looks where simulated pods are told to look.
+        pods_resolve: simulated || pods_reach.is_some() || !listen.is_loopback() && !listen.is_unspecified(),
+    };
     Operator::start(host, config).await
 }
 

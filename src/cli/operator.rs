@@ -34,7 +34,8 @@ pub async fn run(arguments: Arguments) -> Result<ExitCode> {
     std::fs::create_dir_all(&arguments.dir).with_context(|| format!("cannot create {}", arguments.dir.display()))?;
     let host = arguments.host.client().await?;
     let reach = arguments.pods_reach.as_deref();
-    let operator = start_operator(host.clone(), host, &arguments.dir, arguments.listen, reach, arguments.service_cluster_ip_range).await?;
+    let operator =
+        start_operator(host.clone(), host, &arguments.dir, arguments.listen, reach, arguments.service_cluster_ip_range, false).await?;
     eprintln!("The operator follows VirtualCluster objects; Ctrl-C stops it and its tenants' API servers.");
     terminated().await;
     operator.stop().await;

@@ -30,6 +30,8 @@ pub struct ApiServerSpec {
     /// The address that clients are told when the listener is on all of them.
     pub reached_at: Option<String>,
     pub service_cidrs: Vec<IpNet>,
+    /// The cluster IP of the Service `kubernetes`; `None`: the first of the range.
+    pub service_ip: Option<IpAddr>,
     /// `None`: Services get their numbers from elsewhere, or none.
     pub node_ports: Option<(u16, u16)>,
     pub authorization: Vec<Mode>,
@@ -77,7 +79,7 @@ impl ApiServer {
             }),
             bootstrap: BootstrapConfig {
                 service_cidrs: spec.service_cidrs.iter().map(ToString::to_string).collect(),
-                service_ip: first_address(cidr),
+                service_ip: spec.service_ip.unwrap_or_else(|| first_address(cidr)),
                 addresses: vec![advertised],
                 port: address.port(),
                 client_authority_pem: Some(spec.pki.authority.certificate_pem().to_string()),

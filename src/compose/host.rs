@@ -53,6 +53,7 @@ impl EmbeddedHost {
             listener,
             reached_at: None,
             service_cidrs: vec![spec.service_cidr],
+            service_ip: None,
             node_ports: Some((30000, 32767)),
             authorization: vec![Mode::Rbac],
             static_tokens: None,

@@ -3,7 +3,9 @@
 pub mod allocator;
 pub mod api_server;
 pub mod controllers;
+pub mod front;
 pub mod host;
+pub mod name_server;
 pub mod packed;
 pub mod simulated_streams;
 pub mod streams;

@@ -1,11 +1,14 @@
-//! One tenant's control plane in this process: API server, controllers, syncer.
+//! One tenant's control plane in this process: API server, name server, controllers, syncer.
 
 use super::allocator::HostAllocator;
 use super::api_server::{ApiServer, ApiServerSpec};
 use super::controllers;
+use super::front::{self, Bound};
+use super::name_server;
 use super::streams::HostStreams;
 use anyhow::{Context as _, Result};
 use ipnet::IpNet;
+use std::net::IpAddr;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use sublet_api::PodSecurity;
@@ -13,6 +16,8 @@ use sublet_apiserver::admission::PodSecurityLevel;
 use sublet_apiserver::auth::authz::Mode;
 use sublet_apiserver::reader::Reader;
 use sublet_controllers::ControllersConfig;
+use sublet_dns::{DnsServer, Upstream};
+use sublet_operator::tenant_service::{API_PORT, Ports, Reached};
 use sublet_operator::{PlaneStatus, Tenant};
 use sublet_pki::Pki;
 use sublet_runtime::{Client, Clock};
@@ -30,6 +35,8 @@ const PORT_FILE: &str = "port";
 /// A running control plane. Everything it started ends with it.
 pub struct ControlPlane {
     api: ApiServer,
+    dns: DnsServer,
+    service_ip: Option<IpAddr>,
     pki: Pki,
     uid: String,
     pod_security: PodSecurity,
@@ -49,12 +56,16 @@ struct RunningSyncer {
 /// Where a tenant keeps its state, and how its pods reach it.
 pub struct Place {
     pub dir: PathBuf,
-    pub listen: std::net::IpAddr,
+    pub listen: IpAddr,
     pub service_cidr: IpNet,
     /// How pods on the host reach this process.
     pub pods_reach: PodReach,
     /// The host's API for streams.
     pub streams: Client,
+    /// What pods are told of the host's names; `None`: pods cannot reach the tenant's name server.
+    pub searches: Option<Vec<String>>,
+    /// Where names of others come from.
+    pub upstream: Arc<Upstream>,
 }
 
 /// The address under which pods reach the tenants' API servers.
@@ -65,19 +76,20 @@ pub enum PodReach {
 }
 
 impl ControlPlane {
-    pub async fn start(tenant: &Tenant, pki: &Pki, place: &Place, host: &Arc<HostCache>) -> Result<Self> {
-        std::fs::create_dir_all(&place.dir).with_context(|| format!("cannot create {}", place.dir.display()))?;
+    /// `bound` are its ports, `reached` the Service that leads to them.
+    pub async fn start(tenant: &Tenant, pki: &Pki, place: &Place, host: &Arc<HostCache>, bound: Bound, reached: &Reached) -> Result<Self> {
         let backend: Arc<dyn Backend> = Arc::new(EmbeddedBackend::open(place.dir.join(STORE_FILE), Options::default())?);
         let identity = backend.identity();
-        let listener = listener(&place.dir, place.listen).await?;
+        let service_ip = front::service_ip(reached);
         let PodReach::Address(reached_at) = &place.pods_reach;
         let api = ApiServer::start(ApiServerSpec {
             name: format!("{}/{}", tenant.namespace, tenant.name),
             pki: pki.clone(),
             backend,
-            listener,
+            listener: bound.api,
             reached_at: Some(reached_at.clone()),
             service_cidrs: vec![place.service_cidr],
+            service_ip,
             node_ports: None,
             authorization: vec![Mode::Rbac],
             static_tokens: None,
@@ -90,6 +102,7 @@ impl ControlPlane {
             },
         })
         .await?;
+        let dns = name_server::start(api.server.clone(), bound.dns, service_ip, place.upstream.clone())?;
         let root_ca_pem = pki.authority.certificate_pem().to_string();
         let config =
             ControllersConfig { root_ca_pem, host_name: tenant.name.clone(), nodes_follow_pods: true, ..ControllersConfig::default() };
@@ -97,6 +110,8 @@ impl ControlPlane {
         let controllers = controllers::start(api.client("sublet"), &config, |_| {}, controllers_cancel.clone());
         let mut plane = Self {
             api,
+            dns,
+            service_ip,
             pki: pki.clone(),
             uid: tenant.uid.clone(),
             pod_security: tenant.pod_security,
@@ -112,7 +127,6 @@ impl ControlPlane {
 
     /// Makes the host take part in requests of the tenant, and starts to sync.
     fn attach_syncer(&mut self, tenant: &Tenant, place: &Place) {
-        let PodReach::Address(api_host) = &place.pods_reach;
         let syncer = Syncer::new(SyncerConfig {
             tenant: TenantIdentity { name: tenant.name.clone(), namespace: tenant.namespace.clone(), uid: tenant.uid.clone() },
             tenant_client: self.api.client("sublet"),
@@ -120,7 +134,7 @@ impl ControlPlane {
             host_namespace: tenant.namespace.clone(),
             layout: Layout::Single,
             clock: Clock::System,
-            pods: PodConfig { api_host: api_host.clone(), api_port: self.api.address.port(), ..PodConfig::default() },
+            pods: self.pod_config(place),
             weight: tenant.weight,
             rules: SyncRules::default(),
         });
@@ -140,6 +154,33 @@ impl ControlPlane {
         let status = syncer.status();
         let task = tokio::spawn(syncer.run(cancel.clone()));
         self.syncer = Some(RunningSyncer { status, task, cancel });
+    }
+
+    /// What pods are told: the Service in front of this control plane, for its API and for names.
+    fn pod_config(&self, place: &Place) -> PodConfig {
+        let PodReach::Address(reached_at) = &place.pods_reach;
+        let (api_host, api_port) = match self.service_ip {
+            Some(address) => (address.to_string(), API_PORT),
+            None => (reached_at.clone(), self.api.address.port()),
+        };
+        PodConfig {
+            api_host,
+            api_port,
+            cluster_domain: name_server::DOMAIN.into(),
+            dns_server: self.service_ip.filter(|_| place.searches.is_some()).map(|a| a.to_string()),
+            searches: place.searches.clone().unwrap_or_default(),
+            ..PodConfig::default()
+        }
+    }
+
+    /// The ports that its servers listen on.
+    pub fn ports(&self) -> Ports {
+        Ports { api: self.api.address.port(), dns: Some(self.dns.address().port()) }
+    }
+
+    /// The address of the Service that it was started for.
+    pub fn service_ip(&self) -> Option<IpAddr> {
+        self.service_ip
     }
 
     /// Where its clients reach it.
@@ -200,12 +241,13 @@ impl ControlPlane {
         if let Err(error) = self.controllers.await {
             tracing::error!(%error, "the controllers ended badly");
         }
+        self.dns.stop().await;
         self.api.stop().await;
     }
 }
 
 /// A listener on the port that the tenant had before, or on a free one.
-pub async fn listener(dir: &Path, address: std::net::IpAddr) -> Result<TcpListener> {
+pub async fn listener(dir: &Path, address: IpAddr) -> Result<TcpListener> {
     let file = dir.join(PORT_FILE);
     let remembered: Option<u16> = std::fs::read_to_string(&file).ok().and_then(|t| t.trim().parse().ok());
     if let Some(port) = remembered {

@@ -32,6 +32,9 @@ pub const POD_ANNOTATIONS: &str = "sublet.dev/annotations";
 /// Annotation: when the tokens of the object are made anew.
 pub const REFRESH_AT: &str = "sublet.dev/refresh-at";
 
+/// Label of what runs or serves a control plane: the UID of the virtual cluster. It is no copy.
+pub const CONTROL_PLANE_OF: &str = "sublet.dev/control-plane-of";
+
 /// The longest label value that Kubernetes accepts.
 pub const LABEL_VALUE_BYTES_MAX: usize = 63;
 

@@ -52,8 +52,9 @@ pub trait ControlPlanes: Send + Sync + 'static {
     /// Makes the control plane run as wanted and returns the URL of its API server. Safe to repeat.
     async fn ensure(&self, tenant: &Tenant, pki: &Pki) -> Result<String, ControlPlaneError>;
 
-    /// DNS names and addresses that its serving certificate must cover.
-    fn names(&self, tenant: &Tenant) -> Vec<String>;
+    /// DNS names and addresses that its serving certificate must cover. What they depend on is made:
+    /// the Service in front of the tenant has its address before there is a certificate.
+    async fn names(&self, tenant: &Tenant) -> Result<Vec<String>, ControlPlaneError>;
 
     async fn status(&self, uid: &str) -> PlaneStatus;
 

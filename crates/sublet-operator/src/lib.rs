@@ -11,6 +11,7 @@ mod definition;
 mod kubeconfig;
 mod lifecycle;
 mod pki_secret;
+pub mod tenant_service;
 
 pub use control_planes::{ControlPlaneError, ControlPlanes, PlaneStatus, Tenant};
 pub use definition::ensure_definition;

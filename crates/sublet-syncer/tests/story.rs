@@ -2,12 +2,13 @@
 
 mod support;
 
+use base64::Engine as _;
 use serde_json::{Value, json};
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 use sublet_machinery::ObjectExt;
 use sublet_runtime::resources::{CONFIG_MAPS, EVENTS, NODES, PODS, SECRETS, SERVICES};
-use sublet_runtime::{Client, DeleteOptions, ListOptions};
+use sublet_runtime::{Client, Clock, DeleteOptions, ListOptions};
 use sublet_syncer::remove_copies;
 use support::clusters::{Clusters, HOST_NAMESPACE, until};
 
@@ -74,6 +75,59 @@ async fn a_pods_way_to_the_host_and_its_status_back() {
         until("nothing left", || async { clusters.host_copies(&gvr).await.is_empty().then_some(()) }).await;
     }
     running.stop().await;
+}
+
+/// Tokens lived ten years whatever was asked, and lay in annotations.
+#[tokio::test(flavor = "multi_thread")]
+async fn tokens_are_as_asked_and_made_anew_in_place_before_they_end() {
+    let clusters = Clusters::start().await;
+    clusters.add_namespace(&clusters.tenant, "prod").await;
+    clusters.tenant.create(&CONFIG_MAPS, &config_map("conf")).await.expect("created");
+    let clock = Clock::manual(Clock::System.now().as_second());
+    let running = clusters.sync_by("alpha", &clusters.tenant, clock.clone()).await;
+    let mut asking = pod("web");
+    let source = json!({"serviceAccountToken": {"path": "vault", "audience": "vault", "expirationSeconds": 600}});
+    asking["spec"]["volumes"] = json!([{"name": "vault", "projected": {"sources": [source]}}]);
+    asking["spec"]["automountServiceAccountToken"] = json!(false);
+    let uid = clusters.tenant.create(&PODS, &asking).await.expect("created").uid().to_string();
+    let copy = until("the copy", || async { clusters.copy(&PODS, "web").await }).await;
+    let first = until("the token", || async { clusters.copy(&SECRETS, "web").await }).await;
+    let token = token_of(&first);
+    let claims = claims(&token);
+    assert_eq!(claims["aud"], json!(["vault"]));
+    assert_eq!(claims["exp"].as_i64().expect("ends") - claims["iat"].as_i64().expect("begins"), 600);
+    assert_eq!(claims["kubernetes.io"]["pod"]["uid"], *uid);
+    // The mounted file is the token, and the token is nowhere else.
+    let item = &copy["spec"]["volumes"][0]["projected"]["sources"][0]["secret"];
+    assert_eq!((item["name"].as_str(), &item["items"][0]["path"]), (Some(first.name()), &json!("vault")));
+    assert!(!copy.to_string().contains(&token) && !first["metadata"].to_string().contains(&token));
+    clock.advance(400);
+    touch(&clusters, &first, "early").await;
+    settled(&clusters, &running).await;
+    assert_eq!(clusters.copy(&SECRETS, "web").await.map(|s| token_of(&s)), Some(token.clone()), "it is good for a while");
+    clock.advance(100);
+    touch(&clusters, &first, "late").await;
+    let second = until("another token", || async { clusters.copy(&SECRETS, "web").await.filter(|s| token_of(s) != token) }).await;
+    assert_eq!(second.uid(), first.uid(), "kubelets see new data of the Secret that they mounted");
+    clusters.tenant.delete(&PODS, "prod", "web", &DeleteOptions::default()).await.expect("deleted");
+    until("no token left", || async { clusters.host_copies(&SECRETS).await.is_empty().then_some(()) }).await;
+    running.stop().await;
+}
+
+/// Makes the syncer look at the token: its own timer runs by the real clock.
+async fn touch(clusters: &Clusters, secret: &Value, label: &str) {
+    let touched = json!({"metadata": {"labels": {"host/touched": label}}});
+    clusters.host.merge_patch(&SECRETS, HOST_NAMESPACE, secret.name(), touched).await.expect("patched");
+}
+
+fn token_of(secret: &Value) -> String {
+    let bytes = base64::prelude::BASE64_STANDARD.decode(secret.str_at("/data/token-0").expect("a token")).expect("base64");
+    String::from_utf8(bytes).expect("text")
+}
+
+fn claims(token: &str) -> Value {
+    let body = token.split('.').nth(1).expect("three parts");
+    serde_json::from_slice(&base64::prelude::BASE64_URL_SAFE_NO_PAD.decode(body).expect("base64")).expect("JSON")
 }
 
 /// Labels that the host added appeared in the tenant; changes of ours by the host must not stay.

@@ -22,21 +22,16 @@ const POD: &str = "inside";
 const STREAM_TIMEOUT: Duration = Duration::from_secs(30);
 /// More than fits into the windows and buffers on the way.
 const BULK_BYTES: usize = 4 << 20;
-const MOUNTS: &str = "/var/run/secrets/kubernetes.io/serviceaccount";
+pub(super) const MOUNTS: &str = "/var/run/secrets/kubernetes.io/serviceaccount";
 
 pub async fn are_reached(story: &mut Story<'_>) -> Result<()> {
     if !story.stage.has_containers() {
         story.report.fact("this host's nodes are simulated: there is no container to reach");
         return Ok(());
     }
-    let (alpha, patience) = (story.alpha()?, story.stage.patience_s());
+    let alpha = story.alpha()?;
     alpha.create(&PODS, &objects::inside(NAMESPACE, POD)).await?;
-    eventually("pod inside is ready", patience, || async {
-        let pod = alpha.get(&PODS, NAMESPACE, POD).await?;
-        let ready = pod.array_at("/status/conditions").iter().any(|c| c["type"] == "Ready" && c["status"] == "True");
-        Ok(if ready { Ok(()) } else { Err(pod["status"].to_string()) })
-    })
-    .await?;
+    ready(story, alpha, POD).await?;
     let pods: Api<Pod> = Api::namespaced(alpha.kube().clone(), NAMESPACE);
     logs(story, &pods).await?;
     commands(story, &pods).await?;
@@ -51,6 +46,16 @@ pub async fn are_reached(story: &mut Story<'_>) -> Result<()> {
     }
     alpha.delete(&PODS, NAMESPACE, POD, &DeleteOptions::default()).await?;
     Ok(())
+}
+
+/// Waits for a pod of the tenant.
+pub(super) async fn ready(story: &Story<'_>, tenant: &Cluster, name: &str) -> Result<()> {
+    eventually(&format!("pod {name} is ready"), story.stage.patience_s(), || async {
+        let pod = tenant.get(&PODS, NAMESPACE, name).await?;
+        let ready = pod.array_at("/status/conditions").iter().any(|c| c["type"] == "Ready" && c["status"] == "True");
+        Ok(if ready { Ok(()) } else { Err(pod["status"].to_string()) })
+    })
+    .await
 }
 
 async fn logs(story: &Story<'_>, pods: &Api<Pod>) -> Result<()> {
@@ -88,10 +93,10 @@ impl Ran {
     }
 }
 
-async fn exec(pods: &Api<Pod>, command: &[&str], input: &[u8]) -> Result<Ran> {
+async fn exec(pods: &Api<Pod>, pod: &str, command: &[&str], input: &[u8]) -> Result<Ran> {
     let parameters = AttachParams::default().container("main").stdin(!input.is_empty()).stdout(true).stderr(true);
     let run = async {
-        let mut process = pods.exec(POD, command.iter().copied(), &parameters).await.context("exec")?;
+        let mut process = pods.exec(pod, command.iter().copied(), &parameters).await.context("exec")?;
         let status = process.take_status().context("no status")?;
         let (mut stdout, mut stderr) = (process.stdout().context("no stdout")?, process.stderr().context("no stderr")?);
         let (mut out, mut err, stdin) = (Vec::new(), String::new(), process.stdin());
@@ -110,18 +115,18 @@ async fn exec(pods: &Api<Pod>, command: &[&str], input: &[u8]) -> Result<Ran> {
     tokio::time::timeout(STREAM_TIMEOUT, run).await.with_context(|| format!("{command:?} does not end"))?
 }
 
-async fn shell(pods: &Api<Pod>, script: &str) -> Result<String> {
-    let ran = exec(pods, &["sh", "-c", script], b"").await?;
+pub(super) async fn shell(pods: &Api<Pod>, pod: &str, script: &str) -> Result<String> {
+    let ran = exec(pods, pod, &["sh", "-c", script], b"").await?;
     ensure!(ran.failure.is_none(), "`{script}`: {:?}: {}{}", ran.failure, ran.text(), ran.err);
     Ok(ran.text())
 }
 
 async fn commands(story: &Story<'_>, pods: &Api<Pod>) -> Result<()> {
-    let ran = exec(pods, &["sh", "-c", "echo out; echo err >&2; exit 7"], b"").await?;
+    let ran = exec(pods, POD, &["sh", "-c", "echo out; echo err >&2; exit 7"], b"").await?;
     ensure!(ran.text() == "out" && ran.err.trim() == "err", "the command wrote {:?} and {:?}", ran.text(), ran.err);
     ensure!(ran.failure.as_deref().is_some_and(|m| m.ends_with("exit code 7")), "the command ended with {:?}", ran.failure);
     let bulk: Vec<u8> = (0..BULK_BYTES).map(|n| (n % 251) as u8).collect();
-    let ran = exec(pods, &["head", "-c", &BULK_BYTES.to_string()], &bulk).await?;
+    let ran = exec(pods, POD, &["head", "-c", &BULK_BYTES.to_string()], &bulk).await?;
     ensure!(ran.out == bulk, "{} of {BULK_BYTES} bytes came back from a container", ran.out.len());
     story.report.fact("exec: output, errors, exit codes; 4 MiB go in and come back as they were");
     Ok(())
@@ -145,10 +150,11 @@ async fn ports(story: &Story<'_>, pods: &Api<Pod>) -> Result<()> {
 async fn sees_itself(story: &Story<'_>, alpha: &Cluster, pods: &Api<Pod>) -> Result<()> {
     let uid = alpha.get(&PODS, NAMESPACE, POD).await?.uid().to_string();
     let seen =
-        shell(pods, "hostname; echo $POD_NAME $POD_NAMESPACE $POD_UID $POD_ACCOUNT; cat /info/name /info/namespace /info/labels").await?;
+        shell(pods, POD, "hostname; echo $POD_NAME $POD_NAMESPACE $POD_UID $POD_ACCOUNT; cat /info/name /info/namespace /info/labels")
+            .await?;
     let expected = format!("{POD}\n{POD} {NAMESPACE} {uid} default\n{POD}{NAMESPACE}app=\"{POD}\"");
     ensure!(seen == expected, "the pod sees itself as {seen:?}, not {expected:?}");
-    let mounted = shell(pods, "cat /settings/greeting /credentials/password; echo $greeting").await?;
+    let mounted = shell(pods, POD, "cat /settings/greeting /credentials/password; echo $greeting").await?;
     ensure!(mounted == "good eveninghushgood evening", "ConfigMap and Secret are {mounted:?} in the pod");
     story.report.fact("inside, names, namespace, UID and labels are the tenant's; ConfigMap and Secret are mounted");
     Ok(())
@@ -161,11 +167,11 @@ async fn reaches_its_api(story: &Story<'_>, pods: &Api<Pod>) -> Result<()> {
              -w ' %{{http_code}}' https://$KUBERNETES_SERVICE_HOST:$KUBERNETES_SERVICE_PORT_HTTPS{path}"
         )
     };
-    let namespace = shell(pods, &format!("cat {MOUNTS}/namespace")).await?;
+    let namespace = shell(pods, POD, &format!("cat {MOUNTS}/namespace")).await?;
     ensure!(namespace == NAMESPACE, "the mounted namespace is {namespace:?}");
-    let version = shell(pods, &ask("/version")).await?;
+    let version = shell(pods, POD, &ask("/version")).await?;
     ensure!(version.contains("sublet") && version.ends_with(" 200"), "the API server that the pod reaches says {version}");
-    let list = shell(pods, &ask(&format!("/api/v1/namespaces/{NAMESPACE}/pods"))).await?;
+    let list = shell(pods, POD, &ask(&format!("/api/v1/namespaces/{NAMESPACE}/pods"))).await?;
     let who = format!("User \\\"system:serviceaccount:{NAMESPACE}:default\\\" cannot list");
     ensure!(list.contains(&who) && list.ends_with(" 403"), "the pod's token is answered with {list}");
     story.report.fact("the mounted token and CA lead to the tenant's API server, which knows the pod's account");
@@ -198,7 +204,7 @@ async fn refusals_are_the_tenants(story: &Story<'_>, alpha: &Cluster, pods: &Api
 async fn mounted_edits_arrive(story: &Story<'_>, alpha: &Cluster, pods: &Api<Pod>) -> Result<()> {
     alpha.merge_patch(&CONFIG_MAPS, NAMESPACE, "settings", serde_json::json!({"data": {"greeting": "good night"}})).await?;
     eventually("the edited ConfigMap is in the mounted file", story.stage.patience_s(), || async {
-        let text = shell(pods, "cat /settings/greeting").await?;
+        let text = shell(pods, POD, "cat /settings/greeting").await?;
         if text != "good night" {
             tokio::time::sleep(Duration::from_secs(2)).await;
         }

@@ -4,6 +4,7 @@ mod apis;
 mod changes;
 mod containers;
 mod deletion;
+mod dns;
 mod names;
 mod quota;
 mod restart;
@@ -72,6 +73,7 @@ pub fn chapters() -> Vec<Chapter> {
         chapter("Each sees its own and nothing else", |s| Box::pin(tenants::are_apart(s))),
         chapter("The same CRD name, incompatible versions", |s| Box::pin(apis::definitions(s))),
         chapter("The same workloads in both, distinct on the host", |s| Box::pin(workloads::run(s))),
+        chapter("Names lead to each tenant's own Services", |s| Box::pin(dns::leads_to_its_own(s))),
         chapter("Changes reach the host; the tenant stays the source of truth", |s| Box::pin(changes::follow(s))),
         chapter("Real containers: logs and exec reach them", |s| Box::pin(containers::are_reached(s))),
         chapter("Long and colliding names", |s| Box::pin(names::hold(s))),

@@ -105,7 +105,7 @@ impl Lifecycle {
         let secrets = ctx.informer(&SECRETS);
         let live = secrets.get(cluster.namespace(), &pki_secret::secret_name(cluster.name()));
         let held = self.held.lock().expect("no holder of this lock panics").get(cluster.uid()).cloned();
-        let names = self.planes.names(&tenant);
+        let names = self.planes.names(&tenant).await?;
         let pki = pki_secret::ensure(&ctx.client, cluster, live.as_deref(), held, &names, ctx.clock.now()).await?;
         self.hold(cluster.uid(), &pki);
         progress.done("Issued", "certificates and keys are in place".into());

@@ -116,6 +116,8 @@ pub struct PodConfig {
     pub cluster_domain: String,
     /// The tenant's name server. `None`: pods keep the host's.
     pub dns_server: Option<String>,
+    /// What the host's resolvers append to short names, after the cluster's own domains.
+    pub searches: Vec<String>,
     /// Whether cluster IPs and node ports of the tenant come from the host (see `HostServiceAllocator`).
     pub host_allocates_addresses: bool,
     /// Whether Services may claim addresses of the host's network by `externalIPs`.
@@ -129,6 +131,7 @@ impl Default for PodConfig {
             api_port: 443,
             cluster_domain: "cluster.local".into(),
             dns_server: None,
+            searches: Vec::new(),
             host_allocates_addresses: true,
             allow_external_ips: false,
         }

@@ -112,6 +112,11 @@ impl Clusters {
 
     /// Runs a syncer until it has seen both sides.
     pub async fn sync(&self, name: &str, tenant: &Client) -> Running {
+        self.sync_by(name, tenant, Clock::System).await
+    }
+
+    /// As [`Self::sync`], by a clock of the test.
+    pub async fn sync_by(&self, name: &str, tenant: &Client, clock: Clock) -> Running {
         let cache = self.host_cache();
         let cancel = CancellationToken::new();
         let watching = tokio::spawn(cache.clone().run(cancel.clone()));
@@ -121,7 +126,7 @@ impl Clusters {
             host: HostHandle(cache.clone()),
             host_namespace: HOST_NAMESPACE.into(),
             layout: Layout::Single,
-            clock: Clock::System,
+            clock,
             pods: PodConfig::default(),
             weight: 1,
             rules: SyncRules::default(),

@@ -41,6 +41,8 @@ pub fn plan(existing: Option<&Value>, wanted: &Value) -> Change {
         "FlowSchema" | "PriorityLevelConfiguration" if existing.annotation(FLOW_AUTOUPDATE) == Some("true") => {
             updated["spec"] = wanted["spec"].clone();
         }
+        // The address is the host's to give, and may be another one after the host's Service was lost.
+        "Service" if existing["spec"]["clusterIP"] != wanted["spec"]["clusterIP"] => return Change::Recreate,
         "Service" => updated.set_at("/spec/ports", wanted["spec"]["ports"].clone()),
         "Endpoints" => updated["subsets"] = wanted["subsets"].clone(),
         "EndpointSlice" if existing["addressType"] != wanted["addressType"] => return Change::Recreate,

@@ -1,6 +1,6 @@
 //! What a pod knows of its network: its own name, the name server, and the variables of services.
 
-use crate::resources::{Refusal, Translation};
+use crate::resources::{PodConfig, Refusal, Translation};
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
 use sublet_machinery::ObjectExt;
@@ -9,6 +9,10 @@ use sublet_machinery::ObjectExt;
 const HOSTNAME_BYTES_MAX: usize = 63;
 const HOSTNAME_OVERRIDE_BYTES_MAX: usize = 64;
 const NDOTS: &str = "5";
+/// What resolvers take, and so what the host's API server lets through. A kubelet drops the rest as well.
+const NAMESERVERS_MAX: usize = 3;
+const SEARCHES_MAX: usize = 32;
+const SEARCHES_BYTES_MAX: usize = 2048;
 
 pub(super) fn translate(host: &mut Value, tenant: &Value, translation: &Translation<'_>) -> Result<(), Refusal> {
     if tenant.bool_at("/spec/hostNetwork") != Some(true) {
@@ -56,7 +60,7 @@ fn translate_dns(host: &mut Value, tenant: &Value, translation: &Translation<'_>
     match &translation.config.dns_server {
         Some(server) if cluster => {
             host["spec"]["dnsPolicy"] = json!("None");
-            host["spec"]["dnsConfig"] = cluster_dns(server, tenant.namespace(), &translation.config.cluster_domain, own);
+            host["spec"]["dnsConfig"] = cluster_dns(server, tenant.namespace(), translation.config, own);
         }
         _ => {
             host["spec"]["dnsPolicy"] = json!(policy);
@@ -69,8 +73,10 @@ fn translate_dns(host: &mut Value, tenant: &Value, translation: &Translation<'_>
 
 /// What a kubelet makes of `ClusterFirst` in the tenant, with the pod's own wishes merged in: lists
 /// are joined, and of an option set twice the pod's value counts.
-fn cluster_dns(server: &str, namespace: &str, domain: &str, own: &Value) -> Value {
+fn cluster_dns(server: &str, namespace: &str, config: &PodConfig, own: &Value) -> Value {
+    let domain = &config.cluster_domain;
     let mut searches = vec![json!(format!("{namespace}.svc.{domain}")), json!(format!("svc.{domain}")), json!(domain)];
+    searches.extend(config.searches.iter().map(|s| json!(s)));
     let mut servers = vec![json!(server)];
     for (list, field) in [(&mut searches, "/searches"), (&mut servers, "/nameservers")] {
         for item in own.array_at(field) {
@@ -79,6 +85,17 @@ fn cluster_dns(server: &str, namespace: &str, domain: &str, own: &Value) -> Valu
             }
         }
     }
+    servers.truncate(NAMESERVERS_MAX);
+    searches.truncate(SEARCHES_MAX);
+    // In the file they are one line, with a space between two.
+    let mut room = SEARCHES_BYTES_MAX + 1;
+    searches.retain(|search| match room.checked_sub(search.as_str().unwrap_or_default().len() + 1) {
+        Some(left) => {
+            room = left;
+            true
+        }
+        None => false,
+    });
     let mut options = BTreeMap::from([("ndots".to_string(), json!({"name": "ndots", "value": NDOTS}))]);
     for option in own.array_at("/options") {
         options.insert(option["name"].as_str().unwrap_or_default().to_string(), option.clone());
@@ -147,14 +164,26 @@ mod tests {
     #[test]
     fn the_pods_dns_options_win() {
         let own = json!({"options": [{"name": "ndots", "value": "2"}, {"name": "timeout", "value": "1"}], "searches": ["x.org"], "nameservers": ["9.9.9.9"]});
+        let config = PodConfig { searches: vec!["corp.example".into()], ..PodConfig::default() };
         assert_eq!(
-            cluster_dns("10.0.0.10", "prod", "cluster.local", &own),
+            cluster_dns("10.0.0.10", "prod", &config, &own),
             json!({
                 "nameservers": ["10.0.0.10", "9.9.9.9"],
-                "searches": ["prod.svc.cluster.local", "svc.cluster.local", "cluster.local", "x.org"],
+                "searches": ["prod.svc.cluster.local", "svc.cluster.local", "cluster.local", "corp.example", "x.org"],
                 "options": [{"name": "ndots", "value": "2"}, {"name": "timeout", "value": "1"}],
             })
         );
+    }
+
+    /// Three servers of its own are what a pod may have; with ours the host would refuse it.
+    #[test]
+    fn what_resolvers_do_not_take_is_left_out() {
+        let servers = ["9.9.9.1", "9.9.9.2", "9.9.9.3"];
+        let long: Vec<String> = (0..31).map(|n| format!("{n:02}{}", "x".repeat(98))).collect();
+        let dns = cluster_dns("10.0.0.10", "prod", &PodConfig::default(), &json!({"nameservers": servers, "searches": long}));
+        assert_eq!(dns["nameservers"], json!(["10.0.0.10", "9.9.9.1", "9.9.9.2"]));
+        let searches: Vec<&str> = dns["searches"].as_array().unwrap().iter().filter_map(Value::as_str).collect();
+        assert!(searches.len() > 10 && searches.join(" ").len() <= SEARCHES_BYTES_MAX, "{}", searches.join(" ").len());
     }
 
     #[test]

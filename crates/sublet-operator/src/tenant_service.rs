@@ -1,0 +1,242 @@
+//! The Service under which one tenant's API server, and its name server, are reached on the host.
+//!
+//! It lives in the namespace of the control planes and stays as long as its tenant: its name and cluster
+//! IP go into certificates, kubeconfigs and pods. Which pod and which ports stand behind it may change.
+
+use serde_json::{Value, json};
+use sha2::{Digest, Sha256};
+use std::net::IpAddr;
+use sublet_api::{Expose, VirtualCluster, marks};
+use sublet_machinery::ObjectExt;
+use sublet_runtime::resources::{ENDPOINT_SLICES, SERVICES};
+use sublet_runtime::{Client, ClientError, DeleteOptions};
+
+/// The port of every tenant's API server, as clients see it.
+pub const API_PORT: u16 = 443;
+/// The port of every tenant's name server, as clients see it.
+pub const DNS_PORT: u16 = 53;
+
+const NAME_BYTES_MAX: usize = 63;
+/// Of the hash that ends a name: 50 bits.
+const HASH_CHARS: usize = 10;
+const ALPHABET: &[u8; 32] = b"abcdefghijklmnopqrstuvwxyz234567";
+
+/// What stands behind the Service.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Behind {
+    /// The pods with these labels: the host finds their addresses.
+    Pods(Value),
+    /// A process at this address, on no node or on one.
+    Address(IpAddr),
+}
+
+/// Where the servers of the tenant listen.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Ports {
+    pub api: u16,
+    pub dns: Option<u16>,
+}
+
+/// How the Service is reached.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Reached {
+    pub name: String,
+    pub namespace: String,
+    pub cluster_ips: Vec<String>,
+    /// The node port of the API server, when it has one.
+    pub node_port: Option<u16>,
+    /// Addresses and names that a load balancer gave.
+    pub load_balancer: Vec<String>,
+}
+
+impl Reached {
+    /// The URL of the API server for everybody inside the host cluster.
+    pub fn url(&self) -> String {
+        format!("https://{}.{}.svc:{API_PORT}", self.name, self.namespace)
+    }
+
+    /// What the certificate of the API server has to cover.
+    pub fn names(&self) -> Vec<String> {
+        let host = format!("{}.{}", self.name, self.namespace);
+        let mut names = vec![host.clone(), format!("{host}.svc"), format!("{host}.svc.cluster.local")];
+        names.extend(self.cluster_ips.iter().chain(&self.load_balancer).cloned());
+        names
+    }
+}
+
+/// The name of the Service: readable, and one for each tenant.
+pub fn name(cluster: &VirtualCluster<'_>) -> String {
+    let mut digest = Sha256::new();
+    for part in [cluster.uid(), cluster.namespace(), cluster.name()] {
+        digest.update((part.len() as u64).to_be_bytes());
+        digest.update(part.as_bytes());
+    }
+    let bits = digest.finalize().iter().take(8).fold(0u64, |all, byte| all << 8 | u64::from(*byte));
+    let hash: String = (0..HASH_CHARS).map(|i| char::from(ALPHABET[(bits >> (5 * i)) as usize & 31])).collect();
+    // A Service's name begins with a letter, and has no dots.
+    let readable: String = format!("vc-{}-{}", cluster.name(), cluster.namespace()).replace('.', "-");
+    let room = NAME_BYTES_MAX - HASH_CHARS - 1;
+    format!("{}-{hash}", readable.get(..room).unwrap_or(&readable).trim_end_matches('-'))
+}
+
+/// The labels of the Service and of whatever else is made for the control plane of this tenant.
+pub fn labels(cluster: &VirtualCluster<'_>) -> Value {
+    json!({
+        "app.kubernetes.io/name": "sublet", "app.kubernetes.io/component": "control-plane",
+        "app.kubernetes.io/managed-by": "sublet-operator", marks::CONTROL_PLANE_OF: cluster.uid(),
+    })
+}
+
+/// The Service as it is wanted.
+pub fn service(cluster: &VirtualCluster<'_>, namespace: &str, behind: &Behind, ports: Ports) -> Value {
+    let port = |name: &str, protocol: &str, port: u16, target: u16| json!({"name": name, "protocol": protocol, "port": port, "targetPort": target});
+    let mut all = vec![port("https", "TCP", API_PORT, ports.api)];
+    if let Some(dns) = ports.dns {
+        all.push(port("dns", "UDP", DNS_PORT, dns));
+        all.push(port("dns-tcp", "TCP", DNS_PORT, dns));
+    }
+    let kind = match cluster.expose() {
+        Expose::NodePort => "NodePort",
+        Expose::LoadBalancer => "LoadBalancer",
+        _ => "ClusterIP",
+    };
+    let mut service = json!({
+        "apiVersion": "v1", "kind": "Service",
+        "metadata": {
+            "name": name(cluster), "namespace": namespace, "labels": labels(cluster),
+            "annotations": {"sublet.dev/virtual-cluster": format!("{}/{}", cluster.namespace(), cluster.name())},
+        },
+        // A client must reach a control plane that is not ready, to be told why.
+        "spec": {"type": kind, "ports": all, "publishNotReadyAddresses": true},
+    });
+    if let Behind::Pods(labels) = behind {
+        service["spec"]["selector"] = labels.clone();
+    }
+    service
+}
+
+/// The EndpointSlice of a Service that selects no pods.
+pub fn endpoint_slice(cluster: &VirtualCluster<'_>, namespace: &str, address: IpAddr, ports: Ports) -> Value {
+    let name = name(cluster);
+    let mut labels = labels(cluster);
+    labels["kubernetes.io/service-name"] = json!(name);
+    labels["endpointslice.kubernetes.io/managed-by"] = json!("sublet-operator");
+    let mut all = vec![json!({"name": "https", "protocol": "TCP", "port": ports.api})];
+    if let Some(dns) = ports.dns {
+        all.push(json!({"name": "dns", "protocol": "UDP", "port": dns}));
+        all.push(json!({"name": "dns-tcp", "protocol": "TCP", "port": dns}));
+    }
+    json!({
+        "apiVersion": "discovery.k8s.io/v1", "kind": "EndpointSlice",
+        "metadata": {"name": name, "namespace": namespace, "labels": labels},
+        "addressType": if address.is_ipv6() { "IPv6" } else { "IPv4" },
+        "endpoints": [{"addresses": [address.to_string()], "conditions": {"ready": true}}],
+        "ports": all,
+    })
+}
+
+/// Makes the Service be as wanted, and says how it is reached. Safe to repeat; writes only what differs.
+pub async fn ensure(
+    host: &Client,
+    cluster: &VirtualCluster<'_>,
+    namespace: &str,
+    behind: &Behind,
+    ports: Ports,
+) -> Result<Reached, ClientError> {
+    let wanted = service(cluster, namespace, behind, ports);
+    let live = host.get_opt(&SERVICES, namespace, wanted.name()).await?;
+    let live = match live {
+        Some(live) if holds(&live["spec"], &wanted["spec"]) => live,
+        _ => host.apply(&SERVICES, &wanted).await?,
+    };
+    if let Behind::Address(address) = behind {
+        let wanted = endpoint_slice(cluster, namespace, *address, ports);
+        let live = host.get_opt(&ENDPOINT_SLICES, namespace, wanted.name()).await?;
+        if !live.is_some_and(|live| holds(&live["endpoints"], &wanted["endpoints"]) && holds(&live["ports"], &wanted["ports"])) {
+            host.apply(&ENDPOINT_SLICES, &wanted).await?;
+        }
+    }
+    Ok(reached(&live))
+}
+
+/// How a live Service is reached.
+pub fn reached(service: &Value) -> Reached {
+    let texts =
+        |values: &[Value], field: &str| -> Vec<String> { values.iter().filter_map(|v| v[field].as_str()).map(str::to_string).collect() };
+    let balancer = service.array_at("/status/loadBalancer/ingress");
+    Reached {
+        name: service.name().to_string(),
+        namespace: service.namespace().to_string(),
+        cluster_ips: service.array_at("/spec/clusterIPs").iter().filter_map(Value::as_str).map(str::to_string).collect(),
+        node_port: service
+            .array_at("/spec/ports")
+            .iter()
+            .find(|p| p["name"] == "https")
+            .and_then(|p| p["nodePort"].as_u64())
+            .and_then(|p| u16::try_from(p).ok()),
+        load_balancer: [texts(balancer, "ip"), texts(balancer, "hostname")].concat(),
+    }
+}
+
+/// Deletes what [`ensure`] made. Gone already is success.
+pub async fn remove(host: &Client, cluster: &VirtualCluster<'_>, namespace: &str) -> Result<(), ClientError> {
+    let options = DeleteOptions::background();
+    host.delete_if_exists(&ENDPOINT_SLICES, namespace, &name(cluster), &options).await?;
+    host.delete_if_exists(&SERVICES, namespace, &name(cluster), &options).await
+}
+
+/// Whether `live` says everything that `wanted` says; the host adds defaults and allocated fields.
+pub(crate) fn holds(live: &Value, wanted: &Value) -> bool {
+    match (live, wanted) {
+        (Value::Object(live), Value::Object(wanted)) => {
+            wanted.iter().all(|(key, value)| live.get(key).is_some_and(|live| holds(live, value)))
+        }
+        (Value::Array(live), Value::Array(wanted)) => {
+            live.len() == wanted.len() && live.iter().zip(wanted).all(|(live, wanted)| holds(live, wanted))
+        }
+        (live, wanted) => live == wanted,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn object(namespace: &str, cluster: &str, uid: &str) -> Value {
+        json!({"metadata": {"name": cluster, "namespace": namespace, "uid": uid}, "spec": {}})
+    }
+
+    fn named(namespace: &str, cluster: &str, uid: &str) -> String {
+        name(&VirtualCluster::new(&object(namespace, cluster, uid)))
+    }
+
+    #[test]
+    fn names_are_valid_readable_and_injective() {
+        let plain = named("team-a", "alpha", "1");
+        assert!(plain.starts_with("vc-alpha-team-a-") && plain.len() == "vc-alpha-team-a-".len() + HASH_CHARS, "{plain}");
+        // Joined, these two would be one.
+        assert_ne!(named("a-b", "c", "1"), named("b", "c-a", "1"));
+        // A cluster of the same name that was created anew is another one.
+        assert_ne!(plain, named("team-a", "alpha", "2"));
+        let long = named(&"n".repeat(63), &"9".repeat(50), "1");
+        assert!(long.len() <= NAME_BYTES_MAX && long.starts_with("vc-9"), "{long}");
+        assert!(!named("x", "a.b", "1").contains('.'));
+    }
+
+    #[test]
+    fn a_live_service_that_says_more_is_left_alone() {
+        let object = object("team-a", "alpha", "1");
+        let cluster = VirtualCluster::new(&object);
+        let ports = Ports { api: 20001, dns: Some(30001) };
+        let wanted = service(&cluster, "sublet-system", &Behind::Pods(json!({"app": "shard"})), ports);
+        let mut live = wanted.clone();
+        live["spec"]["clusterIPs"] = json!(["10.96.0.7"]);
+        live["spec"]["ports"][0]["nodePort"] = json!(31000);
+        assert!(holds(&live["spec"], &wanted["spec"]));
+        let reached = reached(&live);
+        assert_eq!((reached.node_port, reached.url()), (Some(31000), format!("https://{}.sublet-system.svc:443", wanted.name())));
+        assert!(reached.names().contains(&"10.96.0.7".to_string()));
+        live["spec"]["ports"][0]["targetPort"] = json!(20002);
+        assert!(!holds(&live["spec"], &wanted["spec"]));
+    }
+}

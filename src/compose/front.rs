@@ -1,0 +1,91 @@
+//! What stands in front of one tenant's servers: two ports of this process, and a Service on the host
+//! whose address stays the same.
+
+use super::tenant::{Place, PodReach, listener};
+use anyhow::{Context as _, Result};
+use serde_json::{Value, json};
+use std::net::IpAddr;
+use std::path::Path;
+use sublet_api::VirtualCluster;
+use sublet_dns::Sockets;
+use sublet_operator::Tenant;
+use sublet_operator::tenant_service::{self, Behind, Ports, Reached};
+use sublet_runtime::{Client, ClientError};
+use tokio::net::TcpListener;
+
+const DNS_PORT_FILE: &str = "dns-port";
+
+/// Ports that wait for their servers.
+pub struct Bound {
+    pub api: TcpListener,
+    pub dns: Sockets,
+}
+
+impl Bound {
+    /// On the ports that the tenant had before, or on free ones.
+    pub async fn open(place: &Place) -> Result<Self> {
+        std::fs::create_dir_all(&place.dir).with_context(|| format!("cannot create {}", place.dir.display()))?;
+        let api = listener(&place.dir, place.listen).await?;
+        Ok(Self { api, dns: sockets(&place.dir, place.listen).await? })
+    }
+
+    pub fn ports(&self) -> Result<Ports> {
+        Ok(Ports { api: self.api.local_addr()?.port(), dns: Some(self.dns.address()?.port()) })
+    }
+}
+
+async fn sockets(dir: &Path, address: IpAddr) -> Result<Sockets> {
+    let file = dir.join(DNS_PORT_FILE);
+    let remembered: Option<u16> = std::fs::read_to_string(&file).ok().and_then(|t| t.trim().parse().ok());
+    if let Some(port) = remembered {
+        match Sockets::bind(address, Some(port)).await {
+            Ok(sockets) => return Ok(sockets),
+            // The Service leads to the new one in a moment.
+            Err(error) => tracing::warn!(port, %error, "the name server's port of last time is taken"),
+        }
+    }
+    let sockets = Sockets::bind(address, None).await.context("no port is free for the name server")?;
+    std::fs::write(&file, sockets.address()?.port().to_string()).with_context(|| format!("cannot write {}", file.display()))?;
+    Ok(sockets)
+}
+
+/// Makes the Service and what it leads to be as they should. Safe to repeat.
+pub async fn ensure(host: &Client, tenant: &Tenant, reach: &PodReach, ports: Ports) -> Result<Reached> {
+    let behind = match reachable(reach).await? {
+        Some(address) => Behind::Address(address),
+        // An address is wanted all the same. There are no endpoints that a host would take.
+        None => Behind::Pods(json!({})),
+    };
+    let object = object(tenant);
+    let cluster = VirtualCluster::new(&object);
+    let reached = tenant_service::ensure(host, &cluster, &tenant.namespace, &behind, ports).await;
+    reached.with_context(|| format!("the Service in front of the control plane cannot be made in namespace `{}`", tenant.namespace))
+}
+
+pub async fn remove(host: &Client, tenant: &Tenant) -> Result<(), ClientError> {
+    tenant_service::remove(host, &VirtualCluster::new(&object(tenant)), &tenant.namespace).await
+}
+
+/// The address of the Service, for certificates and pods.
+pub fn service_ip(reached: &Reached) -> Option<IpAddr> {
+    reached.cluster_ips.iter().find_map(|a| a.parse().ok())
+}
+
+/// The address at which pods reach this process, if they can at all.
+async fn reachable(reach: &PodReach) -> Result<Option<IpAddr>> {
+    let PodReach::Address(text) = reach;
+    let address = match text.parse() {
+        Ok(address) => address,
+        Err(_) => {
+            let mut found = tokio::net::lookup_host((text.as_str(), 0)).await.with_context(|| format!("`{text}` has no address"))?;
+            found.next().with_context(|| format!("`{text}` has no address"))?.ip()
+        }
+    };
+    let address: IpAddr = address;
+    Ok((!address.is_loopback() && !address.is_unspecified()).then_some(address))
+}
+
+/// As much of the `VirtualCluster` as names its Service.
+fn object(tenant: &Tenant) -> Value {
+    json!({"metadata": {"name": tenant.name, "namespace": tenant.namespace, "uid": tenant.uid}})
+}
