@@ -10,7 +10,7 @@ use std::sync::Arc;
 use sublet_operator::{ControlPlaneError, ControlPlanes, PlaneStatus, Tenant};
 use sublet_pki::Pki;
 use sublet_runtime::Client;
-use sublet_syncer::{HostCache, TenantIdentity};
+use sublet_syncer::{HostCache, Syncer, TenantIdentity};
 use tokio::sync::Mutex;
 
 /// Where packed tenants live and listen.
@@ -49,6 +49,16 @@ impl Packed {
             pods_reach: self.config.pods_reach.clone(),
             streams: self.config.streams.clone(),
         }
+    }
+
+    /// The syncers that have seen both sides in full.
+    pub async fn syncers(&self) -> Vec<Syncer> {
+        let slots: Vec<_> = self.planes.lock().await.values().cloned().collect();
+        let mut syncers = Vec::new();
+        for slot in slots {
+            syncers.extend(slot.lock().await.as_ref().and_then(ControlPlane::syncer).cloned());
+        }
+        syncers
     }
 
     /// Stops all tenants, for the end of the process.

@@ -24,6 +24,9 @@ use tokio_util::sync::CancellationToken;
 
 const STORE_FILE: &str = "store.redb";
 const PORT_FILE: &str = "port";
+/// Pages of its file that a tenant's store keeps: there are hundreds of them in a process, and the system
+/// caches the files too.
+const STORE_CACHE_BYTES: usize = 32 * 1024;
 
 /// A running control plane. Everything it started ends with it.
 pub struct ControlPlane {
@@ -38,6 +41,7 @@ pub struct ControlPlane {
 }
 
 struct RunningSyncer {
+    syncer: Syncer,
     status: watch::Receiver<SyncerStatus>,
     task: JoinHandle<()>,
     cancel: CancellationToken,
@@ -64,7 +68,8 @@ pub enum PodReach {
 impl ControlPlane {
     pub async fn start(tenant: &Tenant, pki: &Pki, place: &Place, host: &Arc<HostCache>) -> Result<Self> {
         std::fs::create_dir_all(&place.dir).with_context(|| format!("cannot create {}", place.dir.display()))?;
-        let backend: Arc<dyn Backend> = Arc::new(EmbeddedBackend::open(place.dir.join(STORE_FILE), Options::default())?);
+        let backend: Arc<dyn Backend> =
+            Arc::new(EmbeddedBackend::open(place.dir.join(STORE_FILE), Options { cache_bytes: STORE_CACHE_BYTES })?);
         let identity = backend.identity();
         let listener = listener(&place.dir, place.listen).await?;
         let PodReach::Address(reached_at) = &place.pods_reach;
@@ -128,8 +133,8 @@ impl ControlPlane {
         }
         let cancel = CancellationToken::new();
         let status = syncer.status();
-        let task = tokio::spawn(syncer.run(cancel.clone()));
-        self.syncer = Some(RunningSyncer { status, task, cancel });
+        let task = tokio::spawn(syncer.clone().run(cancel.clone()));
+        self.syncer = Some(RunningSyncer { syncer, status, task, cancel });
     }
 
     /// Where its clients reach it.
@@ -156,7 +161,7 @@ impl ControlPlane {
     }
 
     pub fn status(&self) -> PlaneStatus {
-        let synced = self.syncer.as_ref().is_some_and(|s| *s.status.borrow() == SyncerStatus::Running);
+        let synced = self.syncer().is_some();
         let store = self.api.server.store();
         PlaneStatus {
             serving: true,
@@ -167,6 +172,11 @@ impl ControlPlane {
             bytes: store.backend().size_bytes(),
             message: String::new(),
         }
+    }
+
+    /// The syncer when it has seen both sides in full, with its counters and its [`Syncer::patrol`].
+    pub fn syncer(&self) -> Option<&Syncer> {
+        self.syncer.as_ref().filter(|s| *s.status.borrow() == SyncerStatus::Running).map(|s| &s.syncer)
     }
 
     /// Whether the tenant has an object, for tests of isolation.
