@@ -12,6 +12,7 @@ mod dev;
 mod host;
 mod kubeconfig;
 mod list;
+mod manifests;
 mod operator;
 mod output;
 mod version;
@@ -60,6 +61,9 @@ enum Command {
     Kubeconfig(kubeconfig::Arguments),
     /// Run a command with the kubeconfig of a virtual cluster
     Connect(connect::Arguments),
+    /// Write the manifests and the chart of an installation
+    #[command(hide = true)]
+    Manifests(manifests::Arguments),
     /// Print a shell completion script
     Completion(completion::Arguments),
     /// Print the version
@@ -89,6 +93,7 @@ pub fn run() -> ExitCode {
             Command::Delete(a) => delete::run(a).await,
             Command::Kubeconfig(a) => kubeconfig::run(a).await,
             Command::Connect(a) => connect::run(a).await,
+            Command::Manifests(a) => manifests::run(a),
             Command::Completion(a) => completion::run(a),
             Command::Version(a) => version::run(a),
         }
