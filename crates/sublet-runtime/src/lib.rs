@@ -10,6 +10,7 @@ pub mod client;
 pub mod clock;
 pub mod events;
 pub mod informer;
+pub mod leader;
 pub mod manager;
 pub mod queue;
 pub mod resources;
