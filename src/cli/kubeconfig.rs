@@ -1,6 +1,7 @@
 //! `sublet kubeconfig`
 
 use super::clusters::{self, NameArguments};
+use super::forward;
 use super::host::HostArguments;
 use anyhow::Result;
 use clap::Args;
@@ -15,10 +16,25 @@ pub struct Arguments {
     name: NameArguments,
     #[command(flatten)]
     host: HostArguments,
+    /// The server as pods of the host cluster reach it, also when it is exposed to others
+    #[arg(long)]
+    internal: bool,
 }
 
 pub async fn run(arguments: Arguments) -> Result<ExitCode> {
     let host = arguments.host.client().await?;
-    print!("{}", clusters::kubeconfig(&host, &arguments.name).await?);
+    let mut text = clusters::kubeconfig(&host, &arguments.name).await?;
+    if !arguments.internal {
+        let cluster = clusters::find(&host, &arguments.name).await?;
+        match cluster["status"]["controlPlane"]["external"].as_str() {
+            Some(url) => text = forward::with_server(&text, url)?,
+            None if cluster["status"]["controlPlane"].is_object() => {
+                let NameArguments { name, namespace } = &arguments.name;
+                eprintln!("note: this server is reached inside of the host cluster; from here use `sublet connect {name} -n {namespace}`");
+            }
+            None => {}
+        }
+    }
+    print!("{text}");
     Ok(ExitCode::SUCCESS)
 }

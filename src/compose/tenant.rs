@@ -56,6 +56,8 @@ struct RunningSyncer {
 /// Where a tenant keeps its state, and how its pods reach it.
 pub struct Place {
     pub dir: PathBuf,
+    /// Its ports, when they were chosen elsewhere.
+    pub ports: Option<Ports>,
     pub listen: IpAddr,
     pub service_cidr: IpNet,
     /// How pods on the host reach this process.
@@ -73,6 +75,8 @@ pub struct Place {
 pub enum PodReach {
     /// This address, and the port of the tenant.
     Address(String),
+    /// The Service that an operator elsewhere made for the tenant.
+    Service,
 }
 
 impl ControlPlane {
@@ -81,13 +85,17 @@ impl ControlPlane {
         let backend: Arc<dyn Backend> = Arc::new(EmbeddedBackend::open(place.dir.join(STORE_FILE), Options::default())?);
         let identity = backend.identity();
         let service_ip = front::service_ip(reached);
-        let PodReach::Address(reached_at) = &place.pods_reach;
+        let (reached_at, reached_port) = match &place.pods_reach {
+            PodReach::Address(address) => (Some(address.clone()), None),
+            PodReach::Service => (service_ip.map(|a| a.to_string()), Some(API_PORT)),
+        };
         let api = ApiServer::start(ApiServerSpec {
             name: format!("{}/{}", tenant.namespace, tenant.name),
             pki: pki.clone(),
             backend,
             listener: bound.api,
-            reached_at: Some(reached_at.clone()),
+            reached_at,
+            reached_port,
             service_cidrs: vec![place.service_cidr],
             service_ip,
             node_ports: None,
@@ -158,10 +166,10 @@ impl ControlPlane {
 
     /// What pods are told: the Service in front of this control plane, for its API and for names.
     fn pod_config(&self, place: &Place) -> PodConfig {
-        let PodReach::Address(reached_at) = &place.pods_reach;
-        let (api_host, api_port) = match self.service_ip {
-            Some(address) => (address.to_string(), API_PORT),
-            None => (reached_at.clone(), self.api.address.port()),
+        let (api_host, api_port) = match (self.service_ip, &place.pods_reach) {
+            (Some(address), _) => (address.to_string(), API_PORT),
+            (None, PodReach::Address(reached_at)) => (reached_at.clone(), self.api.address.port()),
+            (None, PodReach::Service) => ("kubernetes.default.svc".into(), API_PORT),
         };
         PodConfig {
             api_host,
@@ -263,5 +271,10 @@ pub async fn listener(dir: &Path, address: IpAddr) -> Result<TcpListener> {
 
 /// Whether a tenant's folder holds a store.
 pub fn has_store(dir: &Path) -> bool {
-    dir.join(STORE_FILE).exists()
+    store_file(dir).exists()
+}
+
+/// The store in a tenant's folder: one file.
+pub fn store_file(dir: &Path) -> PathBuf {
+    dir.join(STORE_FILE)
 }
