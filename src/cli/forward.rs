@@ -7,7 +7,7 @@ use k8s_openapi::api::core::v1::Pod;
 use kube::Api;
 use serde_json::Value;
 use std::net::Ipv4Addr;
-use sublet_api::VirtualCluster;
+use sublet_api::{Mode, VirtualCluster};
 use sublet_runtime::Client;
 use tokio::net::{TcpListener, TcpStream};
 use tokio::task::{JoinHandle, JoinSet};
@@ -43,7 +43,8 @@ pub async fn way(host: &Client, cluster: &Value, name: &NameArguments) -> Result
     if let Some(url) = at["external"].as_str() {
         return Ok(Way::Exposed(url.to_string()));
     }
-    let Some(placement) = VirtualCluster::new(cluster).placement() else { return Ok(Way::Direct) };
+    let view = VirtualCluster::new(cluster);
+    let Some(placement) = view.placement().filter(|_| view.mode() != Mode::External) else { return Ok(Way::Direct) };
     let Some(namespace) = at["namespace"].as_str() else {
         bail!("virtual cluster `{}` does not say where its control plane runs; see `sublet describe {}`", name.name, name.name)
     };

@@ -6,6 +6,7 @@ use super::host::HostArguments;
 use anyhow::Result;
 use clap::Args;
 use std::process::ExitCode;
+use sublet_api::VirtualCluster;
 
 #[derive(Args)]
 #[command(after_help = "Example:
@@ -28,7 +29,7 @@ pub async fn run(arguments: Arguments) -> Result<ExitCode> {
         let cluster = clusters::find(&host, &arguments.name).await?;
         match cluster["status"]["controlPlane"]["external"].as_str() {
             Some(url) => text = forward::with_server(&text, url)?,
-            None if cluster["status"]["controlPlane"].is_object() => {
+            None if VirtualCluster::new(&cluster).placement().is_some_and(|p| !p.address.is_empty()) => {
                 let NameArguments { name, namespace } = &arguments.name;
                 eprintln!("note: this server is reached inside of the host cluster; from here use `sublet connect {name} -n {namespace}`");
             }

@@ -3,6 +3,7 @@
 pub mod allocator;
 pub mod api_server;
 pub mod controllers;
+pub mod external;
 pub mod front;
 pub mod health;
 pub mod host;

@@ -1,5 +1,6 @@
 //! Many tenants in one process: a store file, a port, keys and a cancel scope each.
 
+use super::external::{self, External};
 use super::front::{self, Bound};
 use super::tenant::{ControlPlane, Place, PodReach};
 use super::transfer::{self, Offer};
@@ -12,7 +13,7 @@ use std::net::IpAddr;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
-use sublet_api::Source;
+use sublet_api::{Mode, Source};
 use sublet_dns::{ResolverConfig, Upstream};
 use sublet_machinery::Gvr;
 use sublet_operator::tenant_service::Reached;
@@ -58,6 +59,8 @@ struct Slot {
     host: Option<OwnHost>,
     /// The store, held for another pod.
     offer: Option<Offer>,
+    /// The syncer of a tenant whose API server runs elsewhere.
+    external: Option<External>,
 }
 
 /// Watches the namespace of one tenant.
@@ -88,6 +91,9 @@ impl Slot {
     async fn stop(&mut self) {
         if let Some(plane) = self.plane.take() {
             plane.stop().await;
+        }
+        if let Some(mut external) = self.external.take() {
+            external.stop().await;
         }
         if let Some(host) = self.host.take() {
             host.stop().await;
@@ -125,6 +131,32 @@ impl Packed {
         let cache = HostCache::new(host.clone(), scope);
         let task = tokio::spawn(cache.clone().run(cancel.clone()));
         Ok((Self::new(config, cache), task))
+    }
+
+    async fn ensure_external(&self, slot: &mut Slot, tenant: &Tenant) -> Result<String, ControlPlaneError> {
+        let text = external::kubeconfig(self.host.client(), tenant).await?;
+        if let Some(running) = &slot.external
+            && !running.is_as_wanted(tenant, &text)
+            && let Some(mut running) = slot.external.take()
+        {
+            running.stop().await;
+        }
+        if slot.external.is_none() {
+            let host = self.host_of(slot, tenant);
+            slot.external = Some(External::start(tenant, &text, &host).await.map_err(failed)?);
+        }
+        let Some(running) = slot.external.as_mut() else { return Err(ControlPlaneError::Failed("the syncer is gone".into())) };
+        if let Some(wanted) = tenant.store_identity.as_deref().filter(|i| *i != running.identity()) {
+            let found = running.identity().to_string();
+            if let Some(mut running) = slot.external.take() {
+                running.stop().await;
+            }
+            return Err(ControlPlaneError::WrongStore(format!(
+                "the kubeconfig leads to cluster `{found}`, and this one has always been `{wanted}`; give the right one, or create another virtual cluster"
+            )));
+        }
+        running.look().await;
+        Ok(running.url().to_string())
     }
 
     fn host_of(&self, slot: &mut Slot, tenant: &Tenant) -> Arc<HostCache> {
@@ -196,6 +228,9 @@ impl ControlPlanes for Packed {
     async fn ensure(&self, tenant: &Tenant, pki: &Pki) -> Result<String, ControlPlaneError> {
         let slot = self.slot(&tenant.uid).await;
         let mut slot = slot.lock().await;
+        if tenant.cluster().mode() == Mode::External {
+            return self.ensure_external(&mut slot, tenant).await;
+        }
         let reached = self.front(&mut slot, tenant).await?;
         if let Some(running) = &slot.plane
             && !(running.is_as_wanted(tenant)
@@ -261,19 +296,25 @@ impl ControlPlanes for Packed {
     async fn status(&self, uid: &str) -> PlaneStatus {
         let slot = self.slot(uid).await;
         let slot = slot.lock().await;
-        slot.plane.as_ref().map(ControlPlane::status).unwrap_or_default()
+        let external = slot.external.as_ref().map(External::status);
+        slot.plane.as_ref().map(ControlPlane::status).or(external).unwrap_or_default()
     }
 
     async fn store_identity(&self, uid: &str) -> Option<String> {
         let slot = self.slot(uid).await;
         let slot = slot.lock().await;
-        slot.plane.as_ref().map(|p| p.identity().to_string())
+        let external = slot.external.as_ref().map(External::identity);
+        slot.plane.as_ref().map(ControlPlane::identity).or(external).map(str::to_string)
     }
 
     async fn stop(&self, uid: &str) {
         let slot = self.slot(uid).await;
-        if let Some(plane) = slot.lock().await.plane.as_mut() {
+        let mut slot = slot.lock().await;
+        if let Some(plane) = slot.plane.as_mut() {
             plane.stop_syncer().await;
+        }
+        if let Some(external) = slot.external.as_mut() {
+            external.stop().await;
         }
     }
 

@@ -47,10 +47,32 @@ pub struct ControlPlane {
     syncer: Option<RunningSyncer>,
 }
 
-struct RunningSyncer {
+/// A syncer at work.
+pub struct RunningSyncer {
     status: watch::Receiver<SyncerStatus>,
     task: JoinHandle<()>,
     cancel: CancellationToken,
+}
+
+impl RunningSyncer {
+    pub fn start(syncer: Syncer) -> Self {
+        let cancel = CancellationToken::new();
+        let status = syncer.status();
+        let task = tokio::spawn(syncer.run(cancel.clone()));
+        Self { status, task, cancel }
+    }
+
+    /// Whether it has seen both sides.
+    pub fn is_running(&self) -> bool {
+        *self.status.borrow() == SyncerStatus::Running
+    }
+
+    pub async fn stop(self) {
+        self.cancel.cancel();
+        if let Err(error) = self.task.await {
+            tracing::error!(%error, "the syncer ended badly");
+        }
+    }
 }
 
 /// Where a tenant keeps its state, and how its pods reach it.
@@ -155,13 +177,9 @@ impl ControlPlane {
             Some((key.namespace, key.name))
         };
         self.api.server.set_connector(Arc::new(HostStreams::new(place.streams.clone(), Arc::new(locate))));
-        if tenant.paused {
-            return;
+        if !tenant.paused {
+            self.syncer = Some(RunningSyncer::start(syncer));
         }
-        let cancel = CancellationToken::new();
-        let status = syncer.status();
-        let task = tokio::spawn(syncer.run(cancel.clone()));
-        self.syncer = Some(RunningSyncer { status, task, cancel });
     }
 
     /// What pods are told: the Service in front of this control plane, for its API and for names.
@@ -216,7 +234,7 @@ impl ControlPlane {
     }
 
     pub fn status(&self) -> PlaneStatus {
-        let synced = self.syncer.as_ref().is_some_and(|s| *s.status.borrow() == SyncerStatus::Running);
+        let synced = self.syncer.as_ref().is_some_and(RunningSyncer::is_running);
         let store = self.api.server.store();
         PlaneStatus {
             serving: true,
@@ -236,10 +254,7 @@ impl ControlPlane {
 
     pub async fn stop_syncer(&mut self) {
         if let Some(syncer) = self.syncer.take() {
-            syncer.cancel.cancel();
-            if let Err(error) = syncer.task.await {
-                tracing::error!(%error, "the syncer ended badly");
-            }
+            syncer.stop().await;
         }
     }
 

@@ -174,6 +174,11 @@ impl<'a> VirtualCluster<'a> {
         }
     }
 
+    /// The Secret with the kubeconfig of an API server that exists already.
+    pub fn external_kubeconfig(&self) -> Option<&'a str> {
+        self.object.str_at("/spec/controlPlane/kubeconfigSecretRef/name").filter(|_| self.mode() == Mode::External)
+    }
+
     pub fn replicas(&self) -> i64 {
         self.object.i64_at("/spec/controlPlane/replicas").unwrap_or(1)
     }

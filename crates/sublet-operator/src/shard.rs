@@ -12,7 +12,7 @@ use serde_json::{Value, json};
 use std::collections::{HashMap, HashSet};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
-use sublet_api::{Phase, Placement, VirtualCluster};
+use sublet_api::{Mode, Phase, Placement, VirtualCluster};
 use sublet_machinery::ObjectExt;
 use sublet_pki::Pki;
 use sublet_runtime::manager::map;
@@ -168,7 +168,8 @@ impl Shard {
     }
 
     async fn run(&self, ctx: &Ctx, key: &Key, cluster: &VirtualCluster<'_>, placement: &Placement) -> Result<Outcome, ClientError> {
-        if placement.keys.is_empty() || placement.address.is_empty() {
+        let reached = !placement.address.is_empty() || cluster.mode() == Mode::External;
+        if placement.keys.is_empty() || !reached {
             return Ok(Outcome::Done);
         }
         let keys = self.held(key).and_then(|h| h.keys).filter(|(digest, _)| *digest == placement.keys);

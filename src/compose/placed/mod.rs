@@ -206,6 +206,12 @@ impl Placed {
         }
         self.bind(tenant).await?;
         let cluster = tenant.cluster();
+        if cluster.mode() == Mode::External {
+            // It has an address already, and nothing of ours to lead to.
+            let reached = Reached::default();
+            self.change(tenant, |k| k.reached = Some((Instant::now(), reached.clone())));
+            return Ok(reached);
+        }
         let own_pod = dedicated::pod_name(&cluster);
         let first_look = self.known(&tenant.uid).reached.is_none();
         if placement.pod == own_pod {
@@ -310,7 +316,7 @@ fn status_of(tenant: &Tenant, placement: &Placement) -> PlaneStatus {
 #[async_trait]
 impl ControlPlanes for Placed {
     fn offers(&self) -> Offers {
-        Offers { exposure: true, dedicated: true, ..Offers::default() }
+        Offers { exposure: true, dedicated: true, external: true }
     }
 
     async fn names(&self, tenant: &Tenant) -> Result<Vec<String>, ControlPlaneError> {
@@ -345,7 +351,7 @@ impl ControlPlanes for Placed {
             k.store_identity = tenant.report.as_ref().and_then(|r| r.store_identity.clone());
             k.placement = Some(placement);
         });
-        Ok(reached.url())
+        Ok(if tenant.cluster().mode() == Mode::External { String::new() } else { reached.url() })
     }
 
     async fn status(&self, uid: &str) -> PlaneStatus {

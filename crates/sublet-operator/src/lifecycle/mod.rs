@@ -109,15 +109,21 @@ impl Lifecycle {
             let message = if status.message.is_empty() { "the API server starts".into() } else { status.message };
             return Err(StepError::Waiting { reason: "Starting", message });
         }
-        progress.done("Serving", format!("the API server answers at {endpoint}"));
+        let at = if endpoint.is_empty() { String::new() } else { format!(" at {endpoint}") };
+        progress.done("Serving", format!("the API server answers{at}"));
         progress.plane = status.clone();
 
         let synced = syncer_step(&status, tenant.paused);
         if let Ok((reason, message)) = &synced {
             progress.done(reason, message.clone());
         }
-        let live = own_or_foreign(ctx, &secrets, cluster, &kubeconfig::secret_name(cluster.name())).await?;
-        let secret = kubeconfig::publish(&ctx.client, cluster, live.as_deref(), &pki, &endpoint).await?;
+        let secret = match cluster.external_kubeconfig() {
+            Some(given) => given.to_string(),
+            None => {
+                let live = own_or_foreign(ctx, &secrets, cluster, &kubeconfig::secret_name(cluster.name())).await?;
+                kubeconfig::publish(&ctx.client, cluster, live.as_deref(), &pki, &endpoint).await?
+            }
+        };
         progress.secret.clone_from(&secret);
         synced?;
         progress.done("Published", format!("Secret `{secret}` holds the admin kubeconfig"));
