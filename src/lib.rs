@@ -2,6 +2,7 @@
 
 pub mod cli;
 pub mod compose;
+pub mod install;
 
 /// Runs the command line; the exit code of the process.
 pub fn main() -> std::process::ExitCode {

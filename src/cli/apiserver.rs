@@ -94,6 +94,7 @@ pub async fn run(arguments: Arguments) -> Result<ExitCode> {
         backend,
         listener,
         reached_at: None,
+        reached_port: None,
         service_cidrs: arguments.service_cluster_ip_range,
         service_ip: None,
         node_ports: Some(port_range(&arguments.service_node_port_range)?),

@@ -39,7 +39,8 @@ pub async fn kubeconfig(host: &Client, name: &NameArguments) -> Result<String> {
         bail!("virtual cluster `{}` has no kubeconfig yet: {}", name.name, message(&cluster));
     }
     let secret = host.get(&SECRETS, &name.namespace, secret).await.context("cannot read the kubeconfig Secret")?;
-    let encoded = secret["data"]["config"].as_str().unwrap_or_default();
+    // One that was given for an external cluster has the key that its giver chose.
+    let encoded = ["config", "value", "kubeconfig"].iter().find_map(|key| secret["data"][key].as_str()).unwrap_or_default();
     let bytes = BASE64_STANDARD.decode(encoded).context("the kubeconfig Secret is damaged; delete it to have it written again")?;
     String::from_utf8(bytes).context("the kubeconfig Secret is damaged; delete it to have it written again")
 }

@@ -1,6 +1,7 @@
 //! `sublet connect`
 
 use super::clusters::{self, NameArguments};
+use super::forward::{self, Way};
 use super::host::HostArguments;
 use anyhow::{Context as _, Result};
 use clap::Args;
@@ -24,7 +25,15 @@ pub struct Arguments {
 
 pub async fn run(arguments: Arguments) -> Result<ExitCode> {
     let host = arguments.host.client().await?;
-    let text = clusters::kubeconfig(&host, &arguments.name).await?;
+    let mut text = clusters::kubeconfig(&host, &arguments.name).await?;
+    let cluster = clusters::find(&host, &arguments.name).await?;
+    // Held until the command ends.
+    let way = forward::way(&host, &cluster, &arguments.name).await?;
+    match &way {
+        Way::Direct => {}
+        Way::Exposed(url) => text = forward::with_server(&text, url)?,
+        Way::Forwarded(forward) => text = forward::with_server(&text, &format!("https://127.0.0.1:{}", forward.port))?,
+    }
     // Readable by this user alone, and gone when the command ends.
     let mut file = tempfile::Builder::new().prefix("sublet-").suffix(".kubeconfig").tempfile().context("cannot write a temporary file")?;
     file.write_all(text.as_bytes())?;
@@ -36,6 +45,7 @@ pub async fn run(arguments: Arguments) -> Result<ExitCode> {
         .status()
         .await
         .with_context(|| format!("cannot run `{}`", command[0]))?;
+    drop(way);
     Ok(ExitCode::from(status.code().and_then(|c| u8::try_from(c).ok()).unwrap_or(1)))
 }
 

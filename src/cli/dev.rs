@@ -93,7 +93,7 @@ impl Dev {
 }
 
 /// The name servers that this machine or pod asks.
-fn host_resolver() -> ResolverConfig {
+pub fn host_resolver() -> ResolverConfig {
     let text = std::fs::read_to_string("/etc/resolv.conf").unwrap_or_default();
     ResolverConfig::parse(&text).without_cluster(name_server::DOMAIN)
 }

@@ -19,6 +19,20 @@ impl HostArguments {
     pub async fn client(&self) -> Result<Client> {
         client(self.kubeconfig.as_deref(), self.context.as_deref()).await
     }
+
+    /// As [`Self::client`]; without flags, and in a pod, the cluster around it.
+    pub async fn client_or_in_cluster(&self) -> Result<Client> {
+        if self.kubeconfig.is_some() || self.context.is_some() {
+            return self.client().await;
+        }
+        match kube::Config::incluster() {
+            Ok(config) => {
+                let client = kube::Client::try_from(config).context("cannot make a client from the pod's service account")?;
+                Ok(Client::new(client, "sublet"))
+            }
+            Err(_) => self.client().await,
+        }
+    }
 }
 
 /// A client for the cluster that a kubeconfig names.

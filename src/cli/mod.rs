@@ -1,6 +1,7 @@
 //! The command line: one file per subcommand.
 
 mod apiserver;
+mod check;
 mod clusters;
 mod completion;
 mod connect;
@@ -9,14 +10,21 @@ mod delete;
 mod demo;
 mod describe;
 mod dev;
+mod forward;
 mod host;
+mod install;
 mod kubeconfig;
 mod list;
+mod manifests;
 mod operator;
 mod output;
+mod pod;
+mod shard;
+mod uninstall;
 mod version;
 
 use clap::{Parser, Subcommand};
+use std::io::IsTerminal as _;
 use std::process::ExitCode;
 
 const AFTER_HELP: &str = "Examples:
@@ -45,8 +53,17 @@ enum Command {
     Dev(dev::Arguments),
     /// Run a Kubernetes API server with its controllers, alone
     Apiserver(apiserver::Arguments),
-    /// Run the operator against a host cluster, from outside of it
+    /// Run the operator: in a cluster, or against one from outside of it
     Operator(operator::Arguments),
+    /// Run the control planes that an operator placed in this pod
+    #[command(hide = true)]
+    Shard(shard::Arguments),
+    /// Say whether a host cluster suits, and what will not work there
+    Check(check::Arguments),
+    /// Install Sublet in a host cluster
+    Install(install::Arguments),
+    /// Remove Sublet from a host cluster
+    Uninstall(uninstall::Arguments),
     /// Create a virtual cluster
     Create(create::Arguments),
     /// List virtual clusters
@@ -60,6 +77,9 @@ enum Command {
     Kubeconfig(kubeconfig::Arguments),
     /// Run a command with the kubeconfig of a virtual cluster
     Connect(connect::Arguments),
+    /// Write the manifests and the chart of an installation
+    #[command(hide = true)]
+    Manifests(manifests::Arguments),
     /// Print a shell completion script
     Completion(completion::Arguments),
     /// Print the version
@@ -83,12 +103,17 @@ pub fn run() -> ExitCode {
             Command::Dev(a) => dev::run(a).await,
             Command::Apiserver(a) => apiserver::run(a).await,
             Command::Operator(a) => operator::run(a).await,
+            Command::Shard(a) => shard::run(a).await,
+            Command::Check(a) => check::run(a).await,
+            Command::Install(a) => install::run(a).await,
+            Command::Uninstall(a) => uninstall::run(a).await,
             Command::Create(a) => create::run(a).await,
             Command::List(a) => list::run(a).await,
             Command::Describe(a) => describe::run(a).await,
             Command::Delete(a) => delete::run(a).await,
             Command::Kubeconfig(a) => kubeconfig::run(a).await,
             Command::Connect(a) => connect::run(a).await,
+            Command::Manifests(a) => manifests::run(a),
             Command::Completion(a) => completion::run(a),
             Command::Version(a) => version::run(a),
         }
@@ -127,5 +152,9 @@ fn start_logging(verbosity: u8) {
     );
     let filter = tracing_subscriber::EnvFilter::try_from_env("SUBLET_LOG").unwrap_or_else(|_| tracing_subscriber::EnvFilter::new(own));
     // A second call in one process (tests) keeps the first subscriber.
-    let _ = tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr).try_init();
+    let _ = tracing_subscriber::fmt()
+        .with_env_filter(filter)
+        .with_ansi(std::io::stderr().is_terminal())
+        .with_writer(std::io::stderr)
+        .try_init();
 }

@@ -3,39 +3,59 @@
 use super::apiserver::terminated;
 use super::dev::start_operator;
 use super::host::HostArguments;
+use super::pod::PodArguments;
+use super::shard::until_terminated;
+use crate::compose::in_cluster;
 use anyhow::{Context as _, Result};
 use clap::Args;
 use ipnet::IpNet;
 use std::net::IpAddr;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
+use tokio_util::sync::CancellationToken;
 
 #[derive(Args)]
-#[command(after_help = "Example:
+#[command(after_help = "With --dir, tenants run in this process, which may be outside of the cluster. Without it, they run in the pods of
+an installation (see `sublet install`), and of several operators one leads.
+
+Example:
   sublet operator --dir /var/lib/sublet --kubeconfig host.kubeconfig --listen 10.0.0.5")]
 pub struct Arguments {
-    /// Where the stores of tenants live
+    /// Run tenants in this process, with their stores here
     #[arg(long, value_name = "DIR")]
-    dir: PathBuf,
+    dir: Option<PathBuf>,
     #[command(flatten)]
     host: HostArguments,
-    /// The address that the tenants' API servers listen on
+    #[command(flatten)]
+    pod: PodArguments,
+    /// The address that the tenants' API servers listen on, with --dir
     #[arg(long, default_value = "127.0.0.1", value_name = "ADDRESS")]
     listen: IpAddr,
-    /// The address under which pods reach the tenants' API servers [default: the one listened on]
+    /// The address under which pods reach the tenants' API servers, with --dir [default: the one listened on]
     #[arg(long, value_name = "ADDRESS")]
     pods_reach: Option<String>,
-    /// The service range of tenants
+    /// The service range of tenants, with --dir
     #[arg(long, default_value = "10.96.0.0/16", value_name = "CIDR")]
     service_cluster_ip_range: IpNet,
 }
 
 pub async fn run(arguments: Arguments) -> Result<ExitCode> {
-    std::fs::create_dir_all(&arguments.dir).with_context(|| format!("cannot create {}", arguments.dir.display()))?;
+    match &arguments.dir {
+        Some(dir) => run_here(&arguments, dir).await,
+        None => {
+            let host = arguments.host.client_or_in_cluster().await?;
+            let cancel = CancellationToken::new();
+            let running = in_cluster::run_operator(host, arguments.pod.identity()?, cancel.clone());
+            until_terminated(running, cancel).await
+        }
+    }
+}
+
+async fn run_here(arguments: &Arguments, dir: &Path) -> Result<ExitCode> {
+    std::fs::create_dir_all(dir).with_context(|| format!("cannot create {}", dir.display()))?;
     let host = arguments.host.client().await?;
     let reach = arguments.pods_reach.as_deref();
-    let operator =
-        start_operator(host.clone(), host, &arguments.dir, arguments.listen, reach, arguments.service_cluster_ip_range, false).await?;
+    let operator = start_operator(host.clone(), host, dir, arguments.listen, reach, arguments.service_cluster_ip_range, false).await?;
     eprintln!("The operator follows VirtualCluster objects; Ctrl-C stops it and its tenants' API servers.");
     terminated().await;
     operator.stop().await;

@@ -29,6 +29,8 @@ pub struct ApiServerSpec {
     pub listener: TcpListener,
     /// The address that clients are told when the listener is on all of them.
     pub reached_at: Option<String>,
+    /// The port that clients are told, when another one than the listener's leads here.
+    pub reached_port: Option<u16>,
     pub service_cidrs: Vec<IpNet>,
     /// The cluster IP of the Service `kubernetes`; `None`: the first of the range.
     pub service_ip: Option<IpAddr>,
@@ -63,7 +65,8 @@ impl ApiServer {
         let address = spec.listener.local_addr()?;
         let cidr = spec.service_cidrs.first().context("a service range is needed: --service-cluster-ip-range")?;
         let host = host_of(address.ip(), spec.reached_at.as_deref());
-        let url = url(&host, address.port());
+        let port = spec.reached_port.unwrap_or(address.port());
+        let url = url(&host, port);
         // Endpoints hold addresses; who is told a name resolves it for themselves.
         let advertised = host.parse().unwrap_or(IpAddr::from([127, 0, 0, 1]));
         let (disabled, least_pod_security) = (spec.disabled_plugins, spec.least_pod_security);
@@ -83,7 +86,7 @@ impl ApiServer {
                 service_cidrs: spec.service_cidrs.iter().map(ToString::to_string).collect(),
                 service_ip: spec.service_ip.unwrap_or_else(|| first_address(cidr)),
                 addresses: vec![advertised],
-                port: address.port(),
+                port,
                 client_authority_pem: Some(spec.pki.authority.certificate_pem().to_string()),
                 front_proxy_authority_pem: Some(spec.pki.front_proxy_authority.certificate_pem().to_string()),
                 now: Timestamp::now(),

@@ -6,7 +6,7 @@ use anyhow::{Context as _, Result};
 use serde_json::{Value, json};
 use std::net::IpAddr;
 use std::path::Path;
-use sublet_api::VirtualCluster;
+use sublet_api::{Placement, VirtualCluster};
 use sublet_dns::Sockets;
 use sublet_operator::Tenant;
 use sublet_operator::tenant_service::{self, Behind, Ports, Reached};
@@ -25,8 +25,17 @@ impl Bound {
     /// On the ports that the tenant had before, or on free ones.
     pub async fn open(place: &Place) -> Result<Self> {
         std::fs::create_dir_all(&place.dir).with_context(|| format!("cannot create {}", place.dir.display()))?;
+        if let Some(ports) = place.ports {
+            return Self::exactly(ports, place.listen).await;
+        }
         let api = listener(&place.dir, place.listen).await?;
         Ok(Self { api, dns: sockets(&place.dir, place.listen).await? })
+    }
+
+    /// Where the Service already leads to.
+    async fn exactly(ports: Ports, address: IpAddr) -> Result<Self> {
+        let api = TcpListener::bind((address, ports.api)).await.with_context(|| format!("port {} is taken", ports.api))?;
+        Ok(Self { api, dns: Sockets::bind(address, ports.dns).await.context("the port of the name server is taken")? })
     }
 
     pub fn ports(&self) -> Result<Ports> {
@@ -66,6 +75,21 @@ pub async fn remove(host: &Client, tenant: &Tenant) -> Result<(), ClientError> {
     tenant_service::remove(host, &VirtualCluster::new(&object(tenant)), &tenant.namespace).await
 }
 
+/// The ports that an operator elsewhere chose.
+pub fn ports(placement: &Placement) -> Ports {
+    Ports { api: placement.api_port, dns: Some(placement.dns_port) }
+}
+
+/// Whether these are the ports of the tenant, as far as somebody chose them.
+pub fn is_at(ports: Ports, tenant: &Tenant) -> bool {
+    tenant.placement.as_ref().is_none_or(|p| self::ports(p) == ports)
+}
+
+/// The Service that an operator elsewhere made.
+pub fn made_elsewhere(placement: &Placement) -> Reached {
+    Reached { cluster_ips: vec![placement.address.clone()], ..Reached::default() }
+}
+
 /// The address of the Service, for certificates and pods.
 pub fn service_ip(reached: &Reached) -> Option<IpAddr> {
     reached.cluster_ips.iter().find_map(|a| a.parse().ok())
@@ -73,7 +97,7 @@ pub fn service_ip(reached: &Reached) -> Option<IpAddr> {
 
 /// The address at which pods reach this process, if they can at all.
 async fn reachable(reach: &PodReach) -> Result<Option<IpAddr>> {
-    let PodReach::Address(text) = reach;
+    let PodReach::Address(text) = reach else { return Ok(None) };
     let address = match text.parse() {
         Ok(address) => address,
         Err(_) => {

@@ -52,6 +52,7 @@ impl EmbeddedHost {
             backend,
             listener,
             reached_at: None,
+            reached_port: None,
             service_cidrs: vec![spec.service_cidr],
             service_ip: None,
             node_ports: Some((30000, 32767)),

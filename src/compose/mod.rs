@@ -3,13 +3,18 @@
 pub mod allocator;
 pub mod api_server;
 pub mod controllers;
+pub mod external;
 pub mod front;
+pub mod health;
 pub mod host;
+pub mod in_cluster;
 pub mod name_server;
 pub mod packed;
+pub mod placed;
 pub mod simulated_streams;
 pub mod streams;
 pub mod tenant;
+pub mod transfer;
 
 /// How pods reach the API servers of this process: as told, or where it listens.
 pub fn tenant_reach(listen: std::net::IpAddr, told: Option<&str>) -> tenant::PodReach {

@@ -1,21 +1,30 @@
 //! Many tenants in one process: a store file, a port, keys and a cancel scope each.
 
+use super::external::{self, External};
 use super::front::{self, Bound};
 use super::tenant::{ControlPlane, Place, PodReach};
+use super::transfer::{self, Offer};
+use anyhow::Context as _;
 use async_trait::async_trait;
 use ipnet::IpNet;
-use std::collections::HashMap;
+use serde_json::json;
+use std::collections::{HashMap, HashSet};
 use std::net::IpAddr;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
+use sublet_api::{Mode, Source};
 use sublet_dns::{ResolverConfig, Upstream};
+use sublet_machinery::Gvr;
 use sublet_operator::tenant_service::Reached;
 use sublet_operator::{ControlPlaneError, ControlPlanes, PlaneStatus, Tenant};
 use sublet_pki::Pki;
-use sublet_runtime::Client;
-use sublet_syncer::{HostCache, Syncer, TenantIdentity};
+use sublet_runtime::{Client, ClientError};
+use sublet_syncer::{HostCache, HostScope, Syncer, TenantIdentity};
+use tokio::net::TcpListener;
 use tokio::sync::Mutex;
+use tokio::task::JoinHandle;
+use tokio_util::sync::CancellationToken;
 
 /// Where packed tenants live and listen.
 #[derive(Clone)]
@@ -32,6 +41,10 @@ pub struct PackedConfig {
     pub pods_resolve: bool,
 }
 
+/// Marks a store whose virtual cluster is being deleted.
+const CONDEMNED_FILE: &str = "deleting";
+const SELF_SUBJECT_ACCESS_REVIEWS: Gvr = Gvr::new("authorization.k8s.io", "v1", "selfsubjectaccessreviews");
+
 /// How often the Service in front of a running control plane is looked at.
 const FRONT_CHECK_INTERVAL: Duration = Duration::from_secs(60);
 
@@ -42,6 +55,53 @@ struct Slot {
     /// Ports of a control plane that is about to start.
     bound: Option<Bound>,
     front: Option<(Instant, Reached)>,
+    /// The host as this tenant sees it, when each has a watch of its own.
+    host: Option<OwnHost>,
+    /// The store, held for another pod.
+    offer: Option<Offer>,
+    /// The syncer of a tenant whose API server runs elsewhere.
+    external: Option<External>,
+}
+
+/// Watches the namespace of one tenant.
+struct OwnHost {
+    cache: Arc<HostCache>,
+    task: JoinHandle<()>,
+    cancel: CancellationToken,
+}
+
+impl OwnHost {
+    fn start(shared: &Arc<HostCache>, namespace: &str) -> Self {
+        let cache = HostCache::within(shared, namespace);
+        let cancel = CancellationToken::new();
+        let task = tokio::spawn(cache.clone().run(cancel.clone()));
+        Self { cache, task, cancel }
+    }
+
+    async fn stop(self) {
+        self.cancel.cancel();
+        if let Err(error) = self.task.await {
+            tracing::error!(%error, "the watch of a namespace ended badly");
+        }
+    }
+}
+
+impl Slot {
+    /// Ends everything of the tenant in this process.
+    async fn stop(&mut self) {
+        if let Some(plane) = self.plane.take() {
+            plane.stop().await;
+        }
+        if let Some(mut external) = self.external.take() {
+            external.stop().await;
+        }
+        if let Some(host) = self.host.take() {
+            host.stop().await;
+        }
+        if let Some(offer) = self.offer.take() {
+            offer.stop().await;
+        }
+    }
 }
 
 /// Runs control planes in this process.
@@ -59,13 +119,65 @@ impl Packed {
         Self { config, host, upstream, planes: Mutex::default() }
     }
 
+    /// For a process in the cluster: one watch of each kind when the host lets us read all namespaces, one
+    /// for each tenant when it does not. The task watches what tenants share.
+    pub async fn in_cluster(
+        config: PackedConfig,
+        host: &Client,
+        cancel: &CancellationToken,
+    ) -> Result<(Self, JoinHandle<()>), ClientError> {
+        let scope = if reads_everything(host).await? { HostScope::Cluster } else { HostScope::SharedKinds };
+        tracing::info!(?scope, "follows the host");
+        let cache = HostCache::new(host.clone(), scope);
+        let task = tokio::spawn(cache.clone().run(cancel.clone()));
+        Ok((Self::new(config, cache), task))
+    }
+
+    async fn ensure_external(&self, slot: &mut Slot, tenant: &Tenant) -> Result<String, ControlPlaneError> {
+        let text = external::kubeconfig(self.host.client(), tenant).await?;
+        if let Some(running) = &slot.external
+            && !running.is_as_wanted(tenant, &text)
+            && let Some(mut running) = slot.external.take()
+        {
+            running.stop().await;
+        }
+        if slot.external.is_none() {
+            let host = self.host_of(slot, tenant);
+            slot.external = Some(External::start(tenant, &text, &host).await.map_err(failed)?);
+        }
+        let Some(running) = slot.external.as_mut() else { return Err(ControlPlaneError::Failed("the syncer is gone".into())) };
+        if let Some(wanted) = tenant.store_identity.as_deref().filter(|i| *i != running.identity()) {
+            let found = running.identity().to_string();
+            if let Some(mut running) = slot.external.take() {
+                running.stop().await;
+            }
+            return Err(ControlPlaneError::WrongStore(format!(
+                "the kubeconfig leads to cluster `{found}`, and this one has always been `{wanted}`; give the right one, or create another virtual cluster"
+            )));
+        }
+        running.look().await;
+        Ok(running.url().to_string())
+    }
+
+    fn host_of(&self, slot: &mut Slot, tenant: &Tenant) -> Arc<HostCache> {
+        if *self.host.scope() != HostScope::SharedKinds {
+            return self.host.clone();
+        }
+        slot.host.get_or_insert_with(|| OwnHost::start(&self.host, &tenant.namespace)).cache.clone()
+    }
+
     async fn slot(&self, uid: &str) -> Arc<Mutex<Slot>> {
         self.planes.lock().await.entry(uid.to_string()).or_default().clone()
     }
 
-    fn place(&self, uid: &str) -> Place {
+    fn dir(&self, uid: &str) -> PathBuf {
+        self.config.dir.join(uid)
+    }
+
+    fn place(&self, tenant: &Tenant) -> Place {
         Place {
-            dir: self.config.dir.join(uid),
+            dir: self.dir(&tenant.uid),
+            ports: tenant.placement.as_ref().map(front::ports),
             listen: self.config.listen,
             service_cidr: self.config.service_cidr,
             pods_reach: self.config.pods_reach.clone(),
@@ -78,6 +190,9 @@ impl Packed {
     /// The Service in front of the tenant, made when it is missing. Its ports are bound before, so that
     /// it leads where it should from the start.
     async fn front(&self, slot: &mut Slot, tenant: &Tenant) -> Result<Reached, ControlPlaneError> {
+        if let (PodReach::Service, Some(placement)) = (&self.config.pods_reach, &tenant.placement) {
+            return Ok(front::made_elsewhere(placement));
+        }
         if let Some((checked, reached)) = &slot.front
             && checked.elapsed() < FRONT_CHECK_INTERVAL
         {
@@ -87,7 +202,7 @@ impl Packed {
             (Some(running), _) => running.ports(),
             (None, Some(bound)) => bound.ports().map_err(failed)?,
             (None, None) => {
-                let bound = Bound::open(&self.place(&tenant.uid)).await.map_err(failed)?;
+                let bound = Bound::open(&self.place(tenant)).await.map_err(failed)?;
                 let ports = bound.ports().map_err(failed)?;
                 slot.bound = Some(bound);
                 ports
@@ -112,9 +227,7 @@ impl Packed {
     pub async fn stop_all(&self) {
         let slots: Vec<_> = self.planes.lock().await.drain().map(|(_, slot)| slot).collect();
         let stops = slots.into_iter().map(|slot| async move {
-            if let Some(plane) = slot.lock().await.plane.take() {
-                plane.stop().await;
-            }
+            slot.lock().await.stop().await;
         });
         futures::future::join_all(stops).await;
     }
@@ -125,22 +238,28 @@ impl ControlPlanes for Packed {
     async fn ensure(&self, tenant: &Tenant, pki: &Pki) -> Result<String, ControlPlaneError> {
         let slot = self.slot(&tenant.uid).await;
         let mut slot = slot.lock().await;
+        if tenant.cluster().mode() == Mode::External {
+            return self.ensure_external(&mut slot, tenant).await;
+        }
         let reached = self.front(&mut slot, tenant).await?;
         if let Some(running) = &slot.plane
-            && (!running.is_as_wanted(tenant) || running.service_ip() != front::service_ip(&reached))
+            && !(running.is_as_wanted(tenant)
+                && running.service_ip() == front::service_ip(&reached)
+                && front::is_at(running.ports(), tenant))
             && let Some(running) = slot.plane.take()
         {
             // Such changes are rare: a restart keeps one way to start.
             running.stop().await;
         }
-        let place = self.place(&tenant.uid);
+        let place = self.place(tenant);
         if slot.plane.is_none() {
             check_store(tenant, &place)?;
             let bound = match slot.bound.take() {
                 Some(bound) => bound,
                 None => Bound::open(&place).await.map_err(failed)?,
             };
-            let started = ControlPlane::start(tenant, pki, &place, &self.host, bound, &reached).await;
+            let host = self.host_of(&mut slot, tenant);
+            let started = ControlPlane::start(tenant, pki, &place, &host, bound, &reached).await;
             slot.plane = Some(started.map_err(|e| ControlPlaneError::Failed(format!("the control plane does not start: {e:#}")))?);
         }
         let Some(running) = slot.plane.as_mut() else { return Err(ControlPlaneError::Failed("the control plane is gone".into())) };
@@ -175,8 +294,9 @@ impl ControlPlanes for Packed {
         if !self.config.listen.is_loopback() && !self.config.listen.is_unspecified() {
             names.push(self.config.listen.to_string());
         }
-        let PodReach::Address(address) = &self.config.pods_reach;
-        if !names.contains(address) {
+        if let PodReach::Address(address) = &self.config.pods_reach
+            && !names.contains(address)
+        {
             names.push(address.clone());
         }
         names.extend(tenant.hosts.iter().cloned());
@@ -186,19 +306,25 @@ impl ControlPlanes for Packed {
     async fn status(&self, uid: &str) -> PlaneStatus {
         let slot = self.slot(uid).await;
         let slot = slot.lock().await;
-        slot.plane.as_ref().map(ControlPlane::status).unwrap_or_default()
+        let external = slot.external.as_ref().map(External::status);
+        slot.plane.as_ref().map(ControlPlane::status).or(external).unwrap_or_default()
     }
 
     async fn store_identity(&self, uid: &str) -> Option<String> {
         let slot = self.slot(uid).await;
         let slot = slot.lock().await;
-        slot.plane.as_ref().map(|p| p.identity().to_string())
+        let external = slot.external.as_ref().map(External::identity);
+        slot.plane.as_ref().map(ControlPlane::identity).or(external).map(str::to_string)
     }
 
     async fn stop(&self, uid: &str) {
         let slot = self.slot(uid).await;
-        if let Some(plane) = slot.lock().await.plane.as_mut() {
+        let mut slot = slot.lock().await;
+        if let Some(plane) = slot.plane.as_mut() {
             plane.stop_syncer().await;
+        }
+        if let Some(external) = slot.external.as_mut() {
+            external.stop().await;
         }
     }
 
@@ -215,12 +341,10 @@ impl ControlPlanes for Packed {
 
     async fn remove(&self, uid: &str) -> Result<(), ControlPlaneError> {
         let slot = self.planes.lock().await.remove(uid);
-        if let Some(slot) = slot
-            && let Some(plane) = slot.lock().await.plane.take()
-        {
-            plane.stop().await;
+        if let Some(slot) = slot {
+            slot.lock().await.stop().await;
         }
-        let dir = self.place(uid).dir;
+        let dir = self.dir(uid);
         match tokio::fs::remove_dir_all(&dir).await {
             Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
                 Err(ControlPlaneError::Failed(format!("cannot remove {}: {error}", dir.display())))
@@ -228,6 +352,78 @@ impl ControlPlanes for Packed {
             _ => Ok(()),
         }
     }
+
+    async fn leave(&self, uid: &str) {
+        let slot = self.planes.lock().await.remove(uid);
+        if let Some(slot) = slot {
+            slot.lock().await.stop().await;
+        }
+    }
+
+    async fn condemn(&self, uid: &str) {
+        let mark = self.dir(uid).join(CONDEMNED_FILE);
+        match tokio::fs::write(&mark, b"").await {
+            Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
+                tracing::warn!(%error, path = %mark.display(), "the store of a deleted tenant may stay behind");
+            }
+            _ => {}
+        }
+    }
+
+    async fn offer(&self, tenant: &Tenant, pki: &Pki) -> Result<(), ControlPlaneError> {
+        let slot = self.slot(&tenant.uid).await;
+        let mut slot = slot.lock().await;
+        let port = slot.plane.as_ref().map(|p| p.ports().api).or(tenant.placement.as_ref().and_then(|p| p.from.as_ref()).map(|f| f.port));
+        slot.stop().await;
+        let Some(port) = port else { return Err(ControlPlaneError::Failed("there is nothing to move".into())) };
+        let file = super::tenant::store_file(&self.dir(&tenant.uid));
+        let start = async {
+            let listener = TcpListener::bind((self.config.listen, port)).await.with_context(|| format!("port {port} is taken"))?;
+            Offer::start(listener, file, &tenant.uid, pki)
+        };
+        slot.offer = Some(start.await.map_err(failed)?);
+        Ok(())
+    }
+
+    async fn fetch(&self, tenant: &Tenant, pki: &Pki, from: &Source) -> Result<(), ControlPlaneError> {
+        let dir = self.dir(&tenant.uid);
+        if super::tenant::has_store(&dir) {
+            return Ok(());
+        }
+        transfer::fetch(from, &super::tenant::store_file(&dir), &tenant.uid, pki).await.map_err(failed)
+    }
+
+    async fn sweep(&self, known: &HashSet<String>, elsewhere: &HashSet<String>) {
+        let Ok(mut entries) = tokio::fs::read_dir(&self.config.dir).await else { return };
+        while let Ok(Some(entry)) = entries.next_entry().await {
+            let uid = entry.file_name().to_string_lossy().into_owned();
+            let path = entry.path();
+            if known.contains(&uid) && !elsewhere.contains(&uid) || !super::tenant::has_store(&path) {
+                continue;
+            }
+            if !elsewhere.contains(&uid) && !path.join(CONDEMNED_FILE).exists() {
+                tracing::warn!(path = %path.display(), "the store of a virtual cluster that the host does not know is kept");
+            } else if let Err(error) = tokio::fs::remove_dir_all(&path).await {
+                tracing::warn!(%error, path = %path.display(), "the store of a deleted virtual cluster cannot be removed");
+            }
+        }
+    }
+}
+
+/// Whether we may read what is copied in all namespaces.
+async fn reads_everything(host: &Client) -> Result<bool, ClientError> {
+    for gvr in HostCache::copied_kinds() {
+        let attributes = json!({"verb": "watch", "group": gvr.group, "resource": gvr.resource});
+        let review = json!({
+            "apiVersion": "authorization.k8s.io/v1", "kind": "SelfSubjectAccessReview",
+            "spec": {"resourceAttributes": attributes},
+        });
+        let answer = host.create(&SELF_SUBJECT_ACCESS_REVIEWS, &review).await?;
+        if answer["status"]["allowed"] != true {
+            return Ok(false);
+        }
+    }
+    Ok(true)
 }
 
 fn failed(error: anyhow::Error) -> ControlPlaneError {

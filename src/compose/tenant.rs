@@ -50,16 +50,40 @@ pub struct ControlPlane {
     syncer: Option<RunningSyncer>,
 }
 
-struct RunningSyncer {
+/// A syncer at work.
+pub struct RunningSyncer {
     syncer: Syncer,
     status: watch::Receiver<SyncerStatus>,
     task: JoinHandle<()>,
     cancel: CancellationToken,
 }
 
+impl RunningSyncer {
+    pub fn start(syncer: Syncer) -> Self {
+        let cancel = CancellationToken::new();
+        let status = syncer.status();
+        let task = tokio::spawn(syncer.clone().run(cancel.clone()));
+        Self { syncer, status, task, cancel }
+    }
+
+    /// Whether it has seen both sides.
+    pub fn is_running(&self) -> bool {
+        *self.status.borrow() == SyncerStatus::Running
+    }
+
+    pub async fn stop(self) {
+        self.cancel.cancel();
+        if let Err(error) = self.task.await {
+            tracing::error!(%error, "the syncer ended badly");
+        }
+    }
+}
+
 /// Where a tenant keeps its state, and how its pods reach it.
 pub struct Place {
     pub dir: PathBuf,
+    /// Its ports, when they were chosen elsewhere.
+    pub ports: Option<Ports>,
     pub listen: IpAddr,
     pub service_cidr: IpNet,
     /// How pods on the host reach this process.
@@ -77,6 +101,8 @@ pub struct Place {
 pub enum PodReach {
     /// This address, and the port of the tenant.
     Address(String),
+    /// The Service that an operator elsewhere made for the tenant.
+    Service,
 }
 
 impl ControlPlane {
@@ -86,13 +112,17 @@ impl ControlPlane {
             Arc::new(EmbeddedBackend::open(place.dir.join(STORE_FILE), Options { cache_bytes: STORE_CACHE_BYTES })?);
         let identity = backend.identity();
         let service_ip = front::service_ip(reached);
-        let PodReach::Address(reached_at) = &place.pods_reach;
+        let (reached_at, reached_port) = match &place.pods_reach {
+            PodReach::Address(address) => (Some(address.clone()), None),
+            PodReach::Service => (service_ip.map(|a| a.to_string()), Some(API_PORT)),
+        };
         let api = ApiServer::start(ApiServerSpec {
             name: format!("{}/{}", tenant.namespace, tenant.name),
             pki: pki.clone(),
             backend,
             listener: bound.api,
-            reached_at: Some(reached_at.clone()),
+            reached_at,
+            reached_port,
             service_cidrs: vec![place.service_cidr],
             service_ip,
             node_ports: None,
@@ -152,21 +182,17 @@ impl ControlPlane {
             Some((key.namespace, key.name))
         };
         self.api.server.set_connector(Arc::new(HostStreams::new(place.streams.clone(), Arc::new(locate))));
-        if tenant.paused {
-            return;
+        if !tenant.paused {
+            self.syncer = Some(RunningSyncer::start(syncer));
         }
-        let cancel = CancellationToken::new();
-        let status = syncer.status();
-        let task = tokio::spawn(syncer.clone().run(cancel.clone()));
-        self.syncer = Some(RunningSyncer { syncer, status, task, cancel });
     }
 
     /// What pods are told: the Service in front of this control plane, for its API and for names.
     fn pod_config(&self, place: &Place) -> PodConfig {
-        let PodReach::Address(reached_at) = &place.pods_reach;
-        let (api_host, api_port) = match self.service_ip {
-            Some(address) => (address.to_string(), API_PORT),
-            None => (reached_at.clone(), self.api.address.port()),
+        let (api_host, api_port) = match (self.service_ip, &place.pods_reach) {
+            (Some(address), _) => (address.to_string(), API_PORT),
+            (None, PodReach::Address(reached_at)) => (reached_at.clone(), self.api.address.port()),
+            (None, PodReach::Service) => ("kubernetes.default.svc".into(), API_PORT),
         };
         PodConfig {
             api_host,
@@ -228,7 +254,7 @@ impl ControlPlane {
 
     /// The syncer when it has seen both sides in full, with its counters and its [`Syncer::patrol`].
     pub fn syncer(&self) -> Option<&Syncer> {
-        self.syncer.as_ref().filter(|s| *s.status.borrow() == SyncerStatus::Running).map(|s| &s.syncer)
+        self.syncer.as_ref().filter(|s| s.is_running()).map(|s| &s.syncer)
     }
 
     /// Whether the tenant has an object, for tests of isolation.
@@ -238,10 +264,7 @@ impl ControlPlane {
 
     pub async fn stop_syncer(&mut self) {
         if let Some(syncer) = self.syncer.take() {
-            syncer.cancel.cancel();
-            if let Err(error) = syncer.task.await {
-                tracing::error!(%error, "the syncer ended badly");
-            }
+            syncer.stop().await;
         }
     }
 
@@ -273,5 +296,10 @@ pub async fn listener(dir: &Path, address: IpAddr) -> Result<TcpListener> {
 
 /// Whether a tenant's folder holds a store.
 pub fn has_store(dir: &Path) -> bool {
-    dir.join(STORE_FILE).exists()
+    store_file(dir).exists()
+}
+
+/// The store in a tenant's folder: one file.
+pub fn store_file(dir: &Path) -> PathBuf {
+    dir.join(STORE_FILE)
 }

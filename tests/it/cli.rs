@@ -42,8 +42,23 @@ fn snapshot(name: &str, runs: &[String]) {
 
 #[test]
 fn help() {
-    let commands =
-        ["demo", "dev", "apiserver", "operator", "create", "list", "describe", "delete", "kubeconfig", "connect", "completion", "version"];
+    let commands = [
+        "demo",
+        "dev",
+        "apiserver",
+        "operator",
+        "check",
+        "install",
+        "uninstall",
+        "create",
+        "list",
+        "describe",
+        "delete",
+        "kubeconfig",
+        "connect",
+        "completion",
+        "version",
+    ];
     let mut runs = vec![run(&["--help"], None), run(&["-h"], None)];
     runs.extend(commands.iter().map(|c| run(&[c, "--help"], None)));
     snapshot("help", &runs);

@@ -12,6 +12,7 @@ mod bootstrap;
 mod cli;
 mod durability;
 mod harness;
+mod in_cluster;
 mod kubectl;
 mod operator;
 mod races;

@@ -210,6 +210,20 @@ fn status() -> Value {
                     },
                 },
             },
+            "controlPlane": {
+                "type": "object",
+                "description": "Where the control plane runs, told by the operator.",
+                "properties": {"pod": text, "namespace": text, "service": text, "apiPort": count, "dnsPort": count, "address": text, "keys": text, "external": text,
+                    "from": {"type": "object", "description": "Who has the store, while it moves.", "properties": {"pod": text, "address": text, "port": count}}},
+            },
+            "plane": {
+                "type": "object",
+                "description": "What the process that runs the control plane says of it.",
+                "properties": {
+                    "pod": text, "phase": text, "synced": {"type": "boolean"}, "message": text, "storeIdentity": text,
+                    "namespaces": count, "pods": count, "objects": count, "bytes": count,
+                },
+            },
             "effective": {"type": "object", "x-kubernetes-preserve-unknown-fields": true,
                 "description": "What class and policy made of the spec."},
             "usage": {

@@ -56,6 +56,73 @@ pub enum PodSecurity {
     Restricted,
 }
 
+/// Where a control plane runs: told by the operator to the process that is to run it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Placement {
+    /// The pod whose process runs it.
+    pub pod: String,
+    pub api_port: u16,
+    pub dns_port: u16,
+    /// The cluster IP of the tenant's Service on the host; empty until it has one.
+    pub address: String,
+    /// A digest of the keys that are to be used; empty until there are some.
+    pub keys: String,
+    /// Who has the store, while it moves.
+    pub from: Option<Source>,
+}
+
+/// A process that holds a store for another one to fetch.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Source {
+    pub pod: String,
+    pub address: String,
+    pub port: u16,
+}
+
+/// How far the process that runs a control plane is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Phase {
+    Starting,
+    Serving,
+    /// Cannot go on without help.
+    Failed,
+    /// The store is none of this tenant.
+    WrongStore,
+    /// Nothing is synced any more, so that what is on the host can be deleted.
+    Stopped,
+}
+
+impl Phase {
+    const ALL: [(Self, &'static str); 5] = [
+        (Self::Starting, "Starting"),
+        (Self::Serving, "Serving"),
+        (Self::Failed, "Failed"),
+        (Self::WrongStore, "WrongStore"),
+        (Self::Stopped, "Stopped"),
+    ];
+
+    pub fn name(self) -> &'static str {
+        Self::ALL.iter().find(|(phase, _)| *phase == self).map_or("Starting", |(_, name)| name)
+    }
+
+    fn parse(name: &str) -> Self {
+        Self::ALL.iter().find(|(_, n)| *n == name).map_or(Self::Starting, |(phase, _)| *phase)
+    }
+}
+
+/// What the process that runs a control plane says of it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Report {
+    pub phase: Phase,
+    pub synced: bool,
+    pub store_identity: Option<String>,
+    pub message: String,
+    pub pods: u64,
+    pub namespaces: u64,
+    pub objects: u64,
+    pub bytes: u64,
+}
+
 /// A view of one object. Values that the schema would refuse read as the default.
 #[derive(Clone, Copy, Debug)]
 pub struct VirtualCluster<'a> {
@@ -105,6 +172,11 @@ impl<'a> VirtualCluster<'a> {
             Some("External") => Mode::External,
             _ => Mode::Packed,
         }
+    }
+
+    /// The Secret with the kubeconfig of an API server that exists already.
+    pub fn external_kubeconfig(&self) -> Option<&'a str> {
+        self.object.str_at("/spec/controlPlane/kubeconfigSecretRef/name").filter(|_| self.mode() == Mode::External)
     }
 
     pub fn replicas(&self) -> i64 {
@@ -166,6 +238,44 @@ impl<'a> VirtualCluster<'a> {
         self.object.str_at("/spec/deletion/volumes") == Some("Retain")
     }
 
+    /// Where the operator put the control plane, if it did.
+    pub fn placement(&self) -> Option<Placement> {
+        let at = &self.object["status"]["controlPlane"];
+        let port = |field: &str| at[field].as_u64().and_then(|p| u16::try_from(p).ok());
+        Some(Placement {
+            pod: at["pod"].as_str()?.to_string(),
+            api_port: port("apiPort")?,
+            dns_port: port("dnsPort")?,
+            address: at["address"].as_str().unwrap_or_default().to_string(),
+            keys: at["keys"].as_str().unwrap_or_default().to_string(),
+            from: at["from"]["pod"].as_str().map(|pod| Source {
+                pod: pod.to_string(),
+                address: at["from"]["address"].as_str().unwrap_or_default().to_string(),
+                port: at["from"]["port"].as_u64().and_then(|p| u16::try_from(p).ok()).unwrap_or_default(),
+            }),
+        })
+    }
+
+    /// What the process that runs the control plane says of it; nothing, if another one said it.
+    pub fn report(&self) -> Option<Report> {
+        let said = &self.object["status"]["plane"];
+        let pod = said["pod"].as_str()?;
+        if self.placement().is_none_or(|p| p.pod != pod) {
+            return None;
+        }
+        let count = |field: &str| said[field].as_u64().unwrap_or_default();
+        Some(Report {
+            phase: Phase::parse(said["phase"].as_str().unwrap_or_default()),
+            synced: said["synced"].as_bool().unwrap_or_default(),
+            store_identity: said["storeIdentity"].as_str().map(str::to_string),
+            message: said["message"].as_str().unwrap_or_default().to_string(),
+            pods: count("pods"),
+            namespaces: count("namespaces"),
+            objects: count("objects"),
+            bytes: count("bytes"),
+        })
+    }
+
     /// The name of the Secret with the admin kubeconfig.
     pub fn kubeconfig_secret(&self) -> String {
         format!("{}-kubeconfig", self.name())
@@ -176,6 +286,18 @@ impl<'a> VirtualCluster<'a> {
 mod tests {
     use super::*;
     use serde_json::json;
+
+    /// A shard that held the tenant before must not be believed about the one that holds it now.
+    #[test]
+    fn only_the_process_in_charge_is_believed() {
+        let mut object = json!({"status": {
+            "controlPlane": {"pod": "sublet-shard-1", "apiPort": 20000, "dnsPort": 30000},
+            "plane": {"pod": "sublet-shard-0", "phase": "Serving"},
+        }});
+        assert_eq!(VirtualCluster::new(&object).report(), None);
+        object["status"]["plane"]["pod"] = json!("sublet-shard-1");
+        assert_eq!(VirtualCluster::new(&object).report().map(|r| r.phase), Some(Phase::Serving));
+    }
 
     #[test]
     fn an_empty_spec_reads_as_the_defaults() {

@@ -1,7 +1,8 @@
 //! Turns `VirtualCluster` objects into running tenant control planes.
 //!
 //! Entry points: [`controller`] (add it to a manager of the host), [`ControlPlanes`] (who runs the
-//! control planes), [`ensure_definition`] (installs the CRD).
+//! control planes), [`shard_controller`] (runs those that an operator elsewhere placed in this process),
+//! [`ensure_definition`] (installs the CRD).
 //!
 //! Invariants: every step is safe to repeat; a step that cannot go on says why in a condition; a
 //! deleted virtual cluster keeps its finalizer until nothing of it is left on the host.
@@ -11,11 +12,15 @@ mod definition;
 mod kubeconfig;
 mod lifecycle;
 mod pki_secret;
+mod secrets;
+mod shard;
 pub mod tenant_service;
 
-pub use control_planes::{ControlPlaneError, ControlPlanes, PlaneStatus, Tenant};
+pub use control_planes::{ControlPlaneError, ControlPlanes, Offers, PlaneStatus, Tenant};
 pub use definition::ensure_definition;
 pub use lifecycle::controller;
+pub use pki_secret::digest as keys_digest;
+pub use shard::shard_controller;
 
 use sublet_runtime::ClientError;
 

@@ -5,6 +5,7 @@ use base64::Engine as _;
 use base64::prelude::BASE64_STANDARD;
 use jiff::Timestamp;
 use serde_json::{Value, json};
+use sha2::{Digest, Sha256};
 use sublet_api::{VirtualCluster, marks};
 use sublet_machinery::ObjectExt;
 use sublet_pki::{Authority, CertifiedKey, Pki, PkiConfig};
@@ -40,6 +41,16 @@ pub async fn ensure(
     Ok(pki)
 }
 
+/// Names a set of keys without telling any of them.
+pub fn digest(pki: &Pki) -> String {
+    let mut sha = Sha256::new();
+    for pair in [pki.authority.certified_key(), &pki.serving, &pki.admin, pki.front_proxy_authority.certified_key(), &pki.front_proxy] {
+        sha.update(pair.certificate_pem.as_bytes());
+    }
+    sha.update(pki.service_account_key_pem.as_bytes());
+    sha.finalize()[..8].iter().map(|b| format!("{b:02x}")).collect()
+}
+
 fn secret(cluster: &VirtualCluster<'_>, pki: &Pki) -> Value {
     let encode = |text: &str| json!(BASE64_STANDARD.encode(text));
     let pairs = [
@@ -70,7 +81,7 @@ fn holds(live: &Value, cluster: &VirtualCluster<'_>, pki: &Pki) -> bool {
     live.controller_owner().is_some_and(|o| o["uid"] == cluster.uid()) && live["data"] == secret(cluster, pki)["data"]
 }
 
-fn read(secret: &Value, cluster: &VirtualCluster<'_>) -> Result<Pki, StepError> {
+pub fn read(secret: &Value, cluster: &VirtualCluster<'_>) -> Result<Pki, StepError> {
     if secret.controller_owner().is_none_or(|o| o["uid"] != cluster.uid()) {
         return Err(StepError::Stuck {
             reason: "SecretTaken",

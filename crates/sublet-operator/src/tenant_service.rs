@@ -66,17 +66,25 @@ impl Reached {
 
 /// The name of the Service: readable, and one for each tenant.
 pub fn name(cluster: &VirtualCluster<'_>) -> String {
+    // A Service's name begins with a letter, and has no dots.
+    let readable: String = format!("vc-{}-{}", cluster.name(), cluster.namespace()).replace('.', "-");
+    let room = NAME_BYTES_MAX - HASH_CHARS - 1;
+    format!("{}-{}", readable.get(..room).unwrap_or(&readable).trim_end_matches('-'), hash(cluster))
+}
+
+/// For objects whose names others add to.
+pub fn short_name(cluster: &VirtualCluster<'_>) -> String {
+    format!("vc-{}", hash(cluster))
+}
+
+fn hash(cluster: &VirtualCluster<'_>) -> String {
     let mut digest = Sha256::new();
     for part in [cluster.uid(), cluster.namespace(), cluster.name()] {
         digest.update((part.len() as u64).to_be_bytes());
         digest.update(part.as_bytes());
     }
     let bits = digest.finalize().iter().take(8).fold(0u64, |all, byte| all << 8 | u64::from(*byte));
-    let hash: String = (0..HASH_CHARS).map(|i| char::from(ALPHABET[(bits >> (5 * i)) as usize & 31])).collect();
-    // A Service's name begins with a letter, and has no dots.
-    let readable: String = format!("vc-{}-{}", cluster.name(), cluster.namespace()).replace('.', "-");
-    let room = NAME_BYTES_MAX - HASH_CHARS - 1;
-    format!("{}-{hash}", readable.get(..room).unwrap_or(&readable).trim_end_matches('-'))
+    (0..HASH_CHARS).map(|i| char::from(ALPHABET[(bits >> (5 * i)) as usize & 31])).collect()
 }
 
 /// The labels of the Service and of whatever else is made for the control plane of this tenant.
@@ -95,11 +103,6 @@ pub fn service(cluster: &VirtualCluster<'_>, namespace: &str, behind: &Behind, p
         all.push(port("dns", "UDP", DNS_PORT, dns));
         all.push(port("dns-tcp", "TCP", DNS_PORT, dns));
     }
-    let kind = match cluster.expose() {
-        Expose::NodePort => "NodePort",
-        Expose::LoadBalancer => "LoadBalancer",
-        _ => "ClusterIP",
-    };
     let mut service = json!({
         "apiVersion": "v1", "kind": "Service",
         "metadata": {
@@ -107,12 +110,29 @@ pub fn service(cluster: &VirtualCluster<'_>, namespace: &str, behind: &Behind, p
             "annotations": {"sublet.dev/virtual-cluster": format!("{}/{}", cluster.namespace(), cluster.name())},
         },
         // A client must reach a control plane that is not ready, to be told why.
-        "spec": {"type": kind, "ports": all, "publishNotReadyAddresses": true},
+        "spec": {"type": "ClusterIP", "ports": all, "publishNotReadyAddresses": true},
     });
     if let Behind::Pods(labels) = behind {
         service["spec"]["selector"] = labels.clone();
     }
     service
+}
+
+/// The Service for clients outside of the host: the API alone, names are nobody's business there.
+pub fn external_service(cluster: &VirtualCluster<'_>, namespace: &str, behind: &Behind, ports: Ports) -> Option<Value> {
+    let kind = match cluster.expose() {
+        Expose::NodePort => "NodePort",
+        Expose::LoadBalancer => "LoadBalancer",
+        _ => return None,
+    };
+    let mut service = service(cluster, namespace, behind, Ports { dns: None, ..ports });
+    service["metadata"]["name"] = json!(external_name(cluster));
+    service["spec"]["type"] = json!(kind);
+    Some(service)
+}
+
+fn external_name(cluster: &VirtualCluster<'_>) -> String {
+    format!("{}-external", short_name(cluster))
 }
 
 /// The EndpointSlice of a Service that selects no pods.
@@ -159,6 +179,32 @@ pub async fn ensure(
     Ok(reached(&live))
 }
 
+/// Makes the Service for clients outside be as wanted, or not be, and adds to `reached` what it has.
+pub async fn ensure_external(
+    host: &Client,
+    cluster: &VirtualCluster<'_>,
+    namespace: &str,
+    behind: &Behind,
+    ports: Ports,
+    into: &mut Reached,
+) -> Result<(), ClientError> {
+    let live = host.get_opt(&SERVICES, namespace, &external_name(cluster)).await?;
+    let Some(wanted) = external_service(cluster, namespace, behind, ports) else {
+        return match live {
+            Some(live) => host.delete_if_exists(&SERVICES, namespace, live.name(), &DeleteOptions::background()).await,
+            None => Ok(()),
+        };
+    };
+    let live = match live {
+        Some(live) if holds(&live["spec"], &wanted["spec"]) => live,
+        _ => host.apply(&SERVICES, &wanted).await?,
+    };
+    let external = reached(&live);
+    into.node_port = external.node_port;
+    into.load_balancer = external.load_balancer;
+    Ok(())
+}
+
 /// How a live Service is reached.
 pub fn reached(service: &Value) -> Reached {
     let texts =
@@ -182,11 +228,12 @@ pub fn reached(service: &Value) -> Reached {
 pub async fn remove(host: &Client, cluster: &VirtualCluster<'_>, namespace: &str) -> Result<(), ClientError> {
     let options = DeleteOptions::background();
     host.delete_if_exists(&ENDPOINT_SLICES, namespace, &name(cluster), &options).await?;
+    host.delete_if_exists(&SERVICES, namespace, &external_name(cluster), &options).await?;
     host.delete_if_exists(&SERVICES, namespace, &name(cluster), &options).await
 }
 
 /// Whether `live` says everything that `wanted` says; the host adds defaults and allocated fields.
-pub(crate) fn holds(live: &Value, wanted: &Value) -> bool {
+pub fn holds(live: &Value, wanted: &Value) -> bool {
     match (live, wanted) {
         (Value::Object(live), Value::Object(wanted)) => {
             wanted.iter().all(|(key, value)| live.get(key).is_some_and(|live| holds(live, value)))
@@ -232,6 +279,7 @@ mod tests {
         let mut live = wanted.clone();
         live["spec"]["clusterIPs"] = json!(["10.96.0.7"]);
         live["spec"]["ports"][0]["nodePort"] = json!(31000);
+        assert_eq!(external_service(&cluster, "sublet-system", &Behind::Pods(json!({})), ports), None);
         assert!(holds(&live["spec"], &wanted["spec"]));
         let reached = reached(&live);
         assert_eq!((reached.node_port, reached.url()), (Some(31000), format!("https://{}.sublet-system.svc:443", wanted.name())));

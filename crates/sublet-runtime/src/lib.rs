@@ -11,6 +11,7 @@ pub mod clock;
 pub mod events;
 mod held;
 pub mod informer;
+pub mod leader;
 pub mod manager;
 pub mod queue;
 pub mod resources;

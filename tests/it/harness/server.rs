@@ -79,14 +79,14 @@ impl Server {
 }
 
 /// A child whose output is read, and which does not outlive its owner.
-struct Process {
+pub struct Process {
     child: Child,
     lines: mpsc::Receiver<String>,
     log: std::thread::JoinHandle<String>,
 }
 
 impl Process {
-    fn start(mut command: Command) -> Self {
+    pub fn start(mut command: Command) -> Self {
         let mut child = command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
         let (sender, lines) = mpsc::channel();
         let stdout = BufReader::new(child.stdout.take().expect("stdout is piped"));
@@ -117,7 +117,7 @@ impl Process {
         }
     }
 
-    fn kill(mut self) {
+    pub fn kill(mut self) {
         self.kill_now();
     }
 

@@ -3,6 +3,7 @@
 mod steps;
 
 use crate::control_planes::{ControlPlanes, PlaneStatus, Tenant};
+use crate::secrets::OwnSecrets;
 use crate::{StepError, kubeconfig, pki_secret};
 use async_trait::async_trait;
 use serde_json::{Value, json};
@@ -11,12 +12,12 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 use steps::Progress;
 use sublet_api::condition;
-use sublet_api::{FINALIZER, State, VirtualCluster, marks};
+use sublet_api::{FINALIZER, Mode, VirtualCluster, marks};
 use sublet_machinery::ObjectExt;
 use sublet_pki::Pki;
 use sublet_runtime::manager::map;
 use sublet_runtime::resources::{NAMESPACES, SECRETS, VIRTUAL_CLUSTERS};
-use sublet_runtime::{Change, Controller, Ctx, EventKind, Key, Outcome, Reconciler};
+use sublet_runtime::{Controller, Ctx, EventKind, Informer, Key, Outcome, Reconciler};
 
 /// How often usage figures of a ready cluster are brought up to date.
 const USAGE_INTERVAL: Duration = Duration::from_secs(10);
@@ -27,9 +28,8 @@ const HELD_PKI_MAX: usize = 10_000;
 
 /// The controller of `VirtualCluster` objects, for a manager of the host.
 pub fn controller(planes: Arc<dyn ControlPlanes>) -> Controller {
-    Controller::new("virtual-cluster", Lifecycle { planes, held: Mutex::default() })
+    Controller::new("virtual-cluster", Lifecycle { planes, held: Mutex::default(), secrets: OwnSecrets::default() })
         .watches(VIRTUAL_CLUSTERS, map::itself)
-        .watches(SECRETS, |change, _| owning_cluster(change))
         .watches(NAMESPACES, |change, mapping| {
             let clusters = mapping.informer(&VIRTUAL_CLUSTERS).list(Some(change.object().name()));
             clusters.iter().map(|c| Key::of(c)).collect()
@@ -37,21 +37,12 @@ pub fn controller(planes: Arc<dyn ControlPlanes>) -> Controller {
         .workers(8)
 }
 
-fn owning_cluster(change: &Change) -> Vec<Key> {
-    let object = change.object();
-    match object.controller_owner() {
-        Some(owner) if owner["kind"] == "VirtualCluster" => {
-            vec![Key::new(object.namespace(), owner["name"].as_str().unwrap_or_default())]
-        }
-        _ => Vec::new(),
-    }
-}
-
 struct Lifecycle {
     planes: Arc<dyn ControlPlanes>,
     /// Guards the keys of running control planes by tenant UID, so that a deleted Secret is repaired
     /// with the same keys.
     held: Mutex<HashMap<String, Pki>>,
+    secrets: OwnSecrets,
 }
 
 #[async_trait]
@@ -97,15 +88,15 @@ impl Lifecycle {
 
     /// The steps in order; each one that is done is noted in `progress`.
     async fn steps(&self, ctx: &Ctx, cluster: &VirtualCluster<'_>, progress: &mut Progress) -> Result<(), StepError> {
-        let tenant = tenant_of(cluster);
-        steps::check_supported(cluster)?;
+        let tenant = Tenant::of(cluster);
+        steps::check_supported(cluster, self.planes.offers())?;
         steps::claim_namespace(ctx, cluster).await?;
         progress.done("Claimed", format!("namespace `{}` holds this cluster's objects", cluster.namespace()));
 
-        let secrets = ctx.informer(&SECRETS);
-        let live = secrets.get(cluster.namespace(), &pki_secret::secret_name(cluster.name()));
-        let held = self.held.lock().expect("no holder of this lock panics").get(cluster.uid()).cloned();
         let names = self.planes.names(&tenant).await?;
+        let secrets = self.secrets.of(ctx, cluster.namespace()).await?;
+        let live = own_or_foreign(ctx, &secrets, cluster, &pki_secret::secret_name(cluster.name())).await?;
+        let held = self.held.lock().expect("no holder of this lock panics").get(cluster.uid()).cloned();
         let pki = pki_secret::ensure(&ctx.client, cluster, live.as_deref(), held, &names, ctx.clock.now()).await?;
         self.hold(cluster.uid(), &pki);
         progress.done("Issued", "certificates and keys are in place".into());
@@ -118,15 +109,21 @@ impl Lifecycle {
             let message = if status.message.is_empty() { "the API server starts".into() } else { status.message };
             return Err(StepError::Waiting { reason: "Starting", message });
         }
-        progress.done("Serving", format!("the API server answers at {endpoint}"));
+        let at = if endpoint.is_empty() { String::new() } else { format!(" at {endpoint}") };
+        progress.done("Serving", format!("the API server answers{at}"));
         progress.plane = status.clone();
 
         let synced = syncer_step(&status, tenant.paused);
         if let Ok((reason, message)) = &synced {
             progress.done(reason, message.clone());
         }
-        let live = secrets.get(cluster.namespace(), &kubeconfig::secret_name(cluster.name()));
-        let secret = kubeconfig::publish(&ctx.client, cluster, live.as_deref(), &pki, &endpoint).await?;
+        let secret = match cluster.external_kubeconfig() {
+            Some(given) => given.to_string(),
+            None => {
+                let live = own_or_foreign(ctx, &secrets, cluster, &kubeconfig::secret_name(cluster.name())).await?;
+                kubeconfig::publish(&ctx.client, cluster, live.as_deref(), &pki, &endpoint).await?
+            }
+        };
         progress.secret.clone_from(&secret);
         synced?;
         progress.done("Published", format!("Secret `{secret}` holds the admin kubeconfig"));
@@ -159,7 +156,7 @@ impl Lifecycle {
         if plane.serving {
             status["usage"] = json!({"pods": plane.pods, "namespaces": plane.namespaces, "objects": plane.objects, "bytes": plane.bytes});
         }
-        let mut effective = json!({"mode": "Packed", "layout": "Single", "weight": cluster.weight()});
+        let mut effective = json!({"mode": mode_name(cluster), "layout": "Single", "weight": cluster.weight()});
         let known = object.pointer("/status/effective/storeIdentity").cloned();
         if let Some(identity) = known.or_else(|| progress.store_identity.as_ref().map(|i| json!(i))) {
             effective["storeIdentity"] = identity;
@@ -214,16 +211,14 @@ impl Lifecycle {
     async fn teardown(&self, ctx: &Ctx, cluster: &VirtualCluster<'_>) -> Result<(), StepError> {
         self.planes.stop(cluster.uid()).await;
         let keep_volumes = cluster.object().str_at("/spec/deletion/volumes") == Some("Retain");
-        if let Some(left) = self.planes.remove_host_objects(&tenant_of(cluster), keep_volumes).await? {
+        if let Some(left) = self.planes.remove_host_objects(&Tenant::of(cluster), keep_volumes).await? {
             return Err(StepError::Waiting { reason: "DeletingHostObjects", message: format!("waits for the deletion of {left}") });
         }
-        for secret in [kubeconfig::secret_name(cluster.name()), pki_secret::secret_name(cluster.name())] {
-            let live = ctx.client.get_opt(&SECRETS, cluster.namespace(), &secret).await?;
-            if let Some(live) = live.filter(|s| s.controller_owner().is_some_and(|o| o["uid"] == cluster.uid())) {
-                let options = sublet_runtime::DeleteOptions::background().uid(live.uid());
-                ctx.client.delete_if_exists(&SECRETS, cluster.namespace(), &secret, &options).await?;
-            }
+        // A namespace that is being deleted takes its Secrets along, and the right to delete them as well.
+        if ctx.informer(&NAMESPACES).get("", cluster.namespace()).is_some_and(|n| !n.is_deleting()) {
+            delete_secrets(ctx, cluster).await?;
         }
+        self.secrets.forget(cluster.namespace());
         self.planes.remove(cluster.uid()).await?;
         steps::release_namespace(ctx, cluster).await
     }
@@ -246,16 +241,22 @@ impl Lifecycle {
     }
 }
 
-fn tenant_of(cluster: &VirtualCluster<'_>) -> Tenant {
-    Tenant {
-        uid: cluster.uid().to_string(),
-        name: cluster.name().to_string(),
-        namespace: cluster.namespace().to_string(),
-        weight: cluster.weight(),
-        paused: cluster.state() == State::Paused,
-        pod_security: cluster.pod_security(),
-        hosts: cluster.hosts().into_iter().map(str::to_string).collect(),
-        store_identity: cluster.object().str_at("/status/effective/storeIdentity").map(str::to_string),
+async fn delete_secrets(ctx: &Ctx, cluster: &VirtualCluster<'_>) -> Result<(), StepError> {
+    for secret in [kubeconfig::secret_name(cluster.name()), pki_secret::secret_name(cluster.name())] {
+        let live = ctx.client.get_opt(&SECRETS, cluster.namespace(), &secret).await?;
+        if let Some(live) = live.filter(|s| s.controller_owner().is_some_and(|o| o["uid"] == cluster.uid())) {
+            let options = sublet_runtime::DeleteOptions::background().uid(live.uid());
+            ctx.client.delete_if_exists(&SECRETS, cluster.namespace(), &secret, &options).await?;
+        }
+    }
+    Ok(())
+}
+
+/// The Secret of this name: ours is at hand; that there is none, or a foreign one, only the host knows.
+async fn own_or_foreign(ctx: &Ctx, own: &Informer, cluster: &VirtualCluster<'_>, name: &str) -> Result<Option<Arc<Value>>, StepError> {
+    match own.get(cluster.namespace(), name) {
+        Some(live) => Ok(Some(live)),
+        None => Ok(ctx.client.get_opt(&SECRETS, cluster.namespace(), name).await?.map(Arc::new)),
     }
 }
 
@@ -264,6 +265,14 @@ fn syncer_step(status: &PlaneStatus, paused: bool) -> Result<(&'static str, Stri
         (true, _) => Ok(("Paused", "`spec.state` is Paused: the API answers, nothing is synced".into())),
         (false, true) => Ok(("Synced", "host and tenant are in step".into())),
         (false, false) => Err(StepError::Waiting { reason: "Syncing", message: "the syncer reads both sides".into() }),
+    }
+}
+
+fn mode_name(cluster: &VirtualCluster<'_>) -> &'static str {
+    match cluster.mode() {
+        Mode::Packed => "Packed",
+        Mode::Dedicated => "Dedicated",
+        Mode::External => "External",
     }
 }
 

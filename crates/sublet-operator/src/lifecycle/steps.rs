@@ -1,7 +1,7 @@
 //! Single steps, and the conditions that tell of them.
 
 use super::CLAIM;
-use crate::control_planes::PlaneStatus;
+use crate::control_planes::{Offers, PlaneStatus};
 use crate::{ControlPlaneError, StepError};
 use serde_json::json;
 use sublet_api::condition::{self, Condition, STEPS};
@@ -84,7 +84,7 @@ impl Progress {
 }
 
 /// What this release does not do is said, not ignored.
-pub fn check_supported(cluster: &VirtualCluster<'_>) -> Result<(), StepError> {
+pub fn check_supported(cluster: &VirtualCluster<'_>, offers: Offers) -> Result<(), StepError> {
     let unsupported = |field: &str, value: &str, instead: &str| {
         Err(StepError::Stuck {
             reason: "NotSupported",
@@ -93,6 +93,8 @@ pub fn check_supported(cluster: &VirtualCluster<'_>) -> Result<(), StepError> {
     };
     match cluster.mode() {
         Mode::Packed => {}
+        Mode::Dedicated if offers.dedicated => {}
+        Mode::External if offers.external => {}
         Mode::Dedicated => return unsupported("spec.controlPlane.mode", "Dedicated", "Packed"),
         Mode::External => return unsupported("spec.controlPlane.mode", "External", "Packed"),
     }
@@ -108,8 +110,12 @@ pub fn check_supported(cluster: &VirtualCluster<'_>) -> Result<(), StepError> {
     if cluster.state() == State::Asleep {
         return unsupported("spec.state", "Asleep", "Running or Paused");
     }
-    if matches!(cluster.expose(), Expose::NodePort | Expose::LoadBalancer | Expose::Ingress) {
-        return unsupported("spec.controlPlane.expose.type", "NodePort, LoadBalancer or Ingress", "ClusterIP or None");
+    match cluster.expose() {
+        Expose::NodePort | Expose::LoadBalancer if !offers.exposure => {
+            return unsupported("spec.controlPlane.expose.type", "NodePort or LoadBalancer", "ClusterIP or None");
+        }
+        Expose::Ingress => return unsupported("spec.controlPlane.expose.type", "Ingress", "NodePort, LoadBalancer or ClusterIP"),
+        _ => {}
     }
     if !cluster.version().starts_with("1.37") {
         return unsupported("spec.version", cluster.version(), "1.37");

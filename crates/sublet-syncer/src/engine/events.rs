@@ -47,7 +47,7 @@ pub(super) async fn follow(cache: Arc<HostCache>, cancel: CancellationToken) {
 
 async fn follow_once(cache: &Arc<HostCache>) -> Result<(), ClientError> {
     let namespace = match cache.scope() {
-        HostScope::Cluster => "",
+        HostScope::Cluster | HostScope::SharedKinds => "",
         HostScope::Namespace(name) => name,
     };
     // What happened before we looked is old news.

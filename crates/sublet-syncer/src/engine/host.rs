@@ -23,6 +23,8 @@ pub enum HostScope {
     Cluster,
     /// One namespace, for a process that serves one tenant with a namespaced role.
     Namespace(String),
+    /// The kinds that belong to the host as a whole, for caches that are [`HostCache::within`] this one.
+    SharedKinds,
 }
 
 /// A tenant that wants to hear of the host. Calls come from the watches and must be quick.
@@ -80,7 +82,7 @@ const fn watched(kind: HostKind, gvr: Gvr, reach: Reach, slim: fn(&mut Value)) -
     Watched { kind, gvr, reach, slim }
 }
 
-const WATCHED: [Watched; 16] = [
+static WATCHED: [Watched; 16] = [
     watched(HostKind::Pods, gvr::PODS, Reach::Ours, slim_pod),
     watched(HostKind::Services, gvr::SERVICES, Reach::Ours, ownership::slim_managed_fields),
     watched(HostKind::EndpointSlices, gvr::ENDPOINT_SLICES, Reach::Ours, ownership::slim_managed_fields),
@@ -98,6 +100,9 @@ const WATCHED: [Watched; 16] = [
     watched(HostKind::IngressClasses, gvr::INGRESS_CLASSES, Reach::Cluster, drop_managed_fields),
     watched(HostKind::ResourceQuotas, gvr::RESOURCE_QUOTAS, Reach::Namespaced, drop_managed_fields),
 ];
+
+/// Followed beside the kinds: what is told is not kept.
+static EVENTS: Gvr = gvr::EVENTS;
 
 impl HostKind {
     /// The watch that holds the copies of a row.
@@ -144,6 +149,8 @@ pub struct HostCache {
     informers: HashMap<HostKind, Arc<Informer>>,
     /// Guards the routes by tenant UID; handlers run outside.
     routes: RwLock<HashMap<String, Route>>,
+    /// Watches the shared kinds for this cache.
+    shared: Option<Arc<HostCache>>,
 }
 
 /// A tenant's grip on the shared host.
@@ -154,12 +161,26 @@ const BY_TENANT: &str = "tenant";
 
 impl HostCache {
     pub fn new(client: Client, scope: HostScope) -> Arc<Self> {
+        Self::build(client, scope, None)
+    }
+
+    /// A cache of one namespace that takes the shared kinds from `shared`: with a role in the namespace
+    /// and the right to read shared kinds, a process serves many tenants.
+    pub fn within(shared: &Arc<Self>, namespace: &str) -> Arc<Self> {
+        Self::build(shared.client.clone(), HostScope::Namespace(namespace.to_string()), Some(shared.clone()))
+    }
+
+    fn build(client: Client, scope: HostScope, shared: Option<Arc<Self>>) -> Arc<Self> {
         let namespace = match &scope {
-            HostScope::Cluster => String::new(),
+            HostScope::Cluster | HostScope::SharedKinds => String::new(),
             HostScope::Namespace(name) => name.clone(),
         };
         let mut informers = HashMap::new();
         for row in &WATCHED {
+            if let Some(shared) = shared.as_ref().filter(|_| row.reach == Reach::Cluster) {
+                informers.insert(row.kind, shared.informers[&row.kind].clone());
+                continue;
+            }
             let ours = row.reach == Reach::Ours;
             let scope = Scope {
                 namespace: if row.reach == Reach::Cluster { String::new() } else { namespace.clone() },
@@ -172,8 +193,8 @@ impl HostCache {
             }
             informers.insert(row.kind, informer);
         }
-        let cache = Arc::new(Self { client, scope, informers, routes: RwLock::default() });
-        for row in &WATCHED {
+        let cache = Arc::new(Self { client, scope, informers, routes: RwLock::default(), shared });
+        for row in WATCHED.iter().filter(|row| cache.watches(row)) {
             let (weak, kind) = (Arc::downgrade(&cache), row.kind);
             cache.informers[&kind].on_change(move |change| {
                 if let Some(cache) = weak.upgrade() {
@@ -184,6 +205,16 @@ impl HostCache {
         cache
     }
 
+    /// Kinds that belong to the host as a whole and are shown to tenants.
+    pub fn shared_kinds() -> impl Iterator<Item = &'static Gvr> {
+        WATCHED.iter().filter(|w| w.reach == Reach::Cluster).map(|w| &w.gvr)
+    }
+
+    /// Kinds that are watched in the namespaces of tenants.
+    pub fn copied_kinds() -> impl Iterator<Item = &'static Gvr> {
+        WATCHED.iter().filter(|w| w.reach != Reach::Cluster).map(|w| &w.gvr).chain([&EVENTS])
+    }
+
     pub fn client(&self) -> &Client {
         &self.client
     }
@@ -192,13 +223,23 @@ impl HostCache {
         &self.scope
     }
 
+    /// Whether this cache itself watches the kind.
+    fn watches(&self, row: &Watched) -> bool {
+        match row.reach {
+            Reach::Cluster => self.shared.is_none(),
+            Reach::Ours | Reach::Namespaced => self.scope != HostScope::SharedKinds,
+        }
+    }
+
     /// Watches until cancelled.
     pub async fn run(self: Arc<Self>, cancel: CancellationToken) {
         let mut tasks = JoinSet::new();
-        for informer in self.informers.values() {
-            tasks.spawn(informer.clone().run(self.client.clone(), cancel.clone()));
+        for row in WATCHED.iter().filter(|row| self.watches(row)) {
+            tasks.spawn(self.informers[&row.kind].clone().run(self.client.clone(), cancel.clone()));
         }
-        tasks.spawn(super::events::follow(self.clone(), cancel.clone()));
+        if self.scope != HostScope::SharedKinds {
+            tasks.spawn(super::events::follow(self.clone(), cancel.clone()));
+        }
         while tasks.join_next().await.is_some() {}
     }
 
@@ -244,10 +285,16 @@ impl HostCache {
 
     /// From now on changes about this tenant, and about the host as a whole, reach `route`.
     pub fn add_route(&self, uid: &str, route: Route) {
+        if let Some(shared) = &self.shared {
+            shared.add_route(uid, route.clone());
+        }
         self.routes.write().expect("no holder panics").insert(uid.to_string(), route);
     }
 
     pub fn remove_route(&self, uid: &str) {
+        if let Some(shared) = &self.shared {
+            shared.remove_route(uid);
+        }
         self.routes.write().expect("no holder panics").remove(uid);
     }
 
