@@ -8,6 +8,7 @@
 pub mod admission;
 pub mod allocator;
 pub mod auth;
+pub mod cel;
 pub mod crd;
 pub mod discovery;
 pub mod facts;

@@ -12,7 +12,6 @@
 //!   the rows go (`set_custom` with none) and `accept` is asked for the others of the group.
 //! - **start**: [`rows`] for every stored definition.
 
-pub mod cel;
 mod cleanup;
 mod names;
 mod objects;

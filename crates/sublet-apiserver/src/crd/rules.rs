@@ -5,7 +5,7 @@ mod messages;
 
 pub(super) use definition::validate;
 
-use super::cel::{self, CALL_COST_MAX, EvalError, Program, Type, Val, of_json};
+use crate::cel::{self, CALL_COST_MAX, EvalError, Program, Type, Val, of_json};
 use super::validate::field_path;
 use messages::{reason_error, type_name};
 use serde_json::Value;

@@ -1,6 +1,6 @@
 //! Rules when their definition is written: whether they compile, and what they may cost.
 
-use super::super::cel::{self, CompileError, Compiled, Type};
+use crate::cel::{self, CompileError, Compiled, Type};
 use super::variables;
 use serde_json::{Map, Value};
 use sublet_machinery::schema::CelRule;

@@ -22,7 +22,7 @@ mod value;
 
 pub use eval::EvalError;
 pub use moment::Moment;
-pub(in crate::crd) use sizes::size_min;
+pub(crate) use sizes::size_min;
 pub use types::{AUTHORIZER, DECISION, GROUP_CHECK, PATH_CHECK, RESOURCE_CHECK, Type, declare, declare_at};
 pub use value::{Extension, Opaque, Val, of_json};
 
