@@ -2,8 +2,8 @@
 //! recorded, ours must be the same.
 
 use serde_json::{Value, json};
-use sublet_apiserver::{cel, crd};
 use sublet_apiserver::registry::Resource;
+use sublet_apiserver::{cel, crd};
 use sublet_machinery::schema::Schema;
 use sublet_machinery::structural;
 

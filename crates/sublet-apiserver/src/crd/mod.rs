@@ -13,6 +13,7 @@
 //! - **start**: [`rows`] for every stored definition.
 
 mod cleanup;
+mod conversion;
 mod names;
 mod objects;
 mod prepare;
@@ -23,6 +24,8 @@ pub(crate) mod validate;
 mod view;
 
 pub use cleanup::{CLEANUP_FINALIZER, Cleanup, begin_delete, cleanup_failed, cleanup_plan};
+pub use conversion::Conversion;
+pub(crate) use conversion::kind_text;
 pub use names::accept;
 pub use objects::{
     cannot_handle, convert, default_object, read, validate_create, validate_status_update as validate_object_status_update,
