@@ -94,6 +94,7 @@ impl ApiServer {
             name: spec.name,
         };
         let server = Server::open(config).await.context("cannot open the store")?;
+        server.set_front_proxy(&spec.pki.front_proxy.certificate_pem, &spec.pki.front_proxy.key_pem);
         if let Some(node_ports) = spec.node_ports {
             let ranges = AllocatorConfig { service_cidrs: spec.service_cidrs, node_ports, seed: u64::from(address.port()) };
             allocator::attach(&server, &ranges)?;
@@ -114,6 +115,7 @@ impl ApiServer {
 
     /// New connections get the new certificate.
     pub fn replace_certificate(&self, pki: &Pki) -> Result<()> {
+        self.server.set_front_proxy(&pki.front_proxy.certificate_pem, &pki.front_proxy.key_pem);
         self.serving.replace(&pki.serving.certificate_pem, &pki.serving.key_pem).context("the new certificate cannot be used")
     }
 

@@ -137,6 +137,10 @@ impl ControlPlane {
             },
         })
         .await?;
+        if !place.listen.is_loopback() {
+            // Others use this machine; at home a tenant may call what its owner runs there.
+            api.server.refuse_local_calls();
+        }
         let dns = name_server::start(api.server.clone(), bound.dns, service_ip, place.upstream.clone())?;
         let root_ca_pem = pki.authority.certificate_pem().to_string();
         let config =

@@ -8,12 +8,14 @@
 pub mod admission;
 pub mod allocator;
 pub mod auth;
+pub mod cel;
 pub mod crd;
 pub mod discovery;
 pub mod facts;
 pub mod hooks;
 pub mod http;
 pub mod openapi;
+mod outgoing;
 mod packed;
 pub mod protobuf;
 pub mod reader;

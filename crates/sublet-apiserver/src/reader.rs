@@ -1,5 +1,6 @@
 //! How authorizers, admission plugins and controllers inside the server see and change its objects.
 
+use crate::server::Server;
 use async_trait::async_trait;
 use serde_json::Value;
 use std::sync::Arc;
@@ -19,6 +20,11 @@ pub trait Reader: Send + Sync + 'static {
 /// Writes by the server itself: no authentication, authorization or admission.
 #[async_trait]
 pub trait Writer: Reader {
+    /// The whole server, for plugins that call others on its behalf. Stores of tests have none.
+    fn server(&self) -> Option<&Server> {
+        None
+    }
+
     /// Creates the object with metadata filled in.
     async fn create(&self, group_resource: &str, object: Value) -> Result<Value, ApiError>;
 

@@ -2,8 +2,8 @@
 //! recorded, ours must be the same.
 
 use serde_json::{Value, json};
-use sublet_apiserver::crd;
 use sublet_apiserver::registry::Resource;
+use sublet_apiserver::{cel, crd};
 use sublet_machinery::schema::Schema;
 use sublet_machinery::structural;
 
@@ -208,9 +208,9 @@ impl Attempt {
 
     fn is_right(&self, text: &str) -> bool {
         let node = self.schema.node();
-        let own = crd::cel::declare(node).expect("an object has a type");
-        let Ok(compiled) = crd::cel::compile(text, &[("self", own)], Some(node)) else { return false };
-        let value = crd::cel::of_json(&self.object, Some(node), false).expect("the object fits");
+        let own = cel::declare(node).expect("an object has a type");
+        let Ok(compiled) = cel::compile(text, &[("self", own)], Some(node)) else { return false };
+        let value = cel::of_json(&self.object, Some(node), false).expect("the object fits");
         let _ = compiled.program.eval(&[("self", value)], COST_MAX);
         true
     }

@@ -8,6 +8,7 @@ use super::limit_ranger::LimitRanger;
 use super::namespace_lifecycle::NamespaceLifecycle;
 use super::pod_resize::PodResizeValidator;
 use super::pod_security::{PodSecurity, PodSecurityLevel};
+use super::policy::{MutatingAdmissionPolicy, ValidatingAdmissionPolicy};
 use super::priority::Priority;
 use super::resource_quota::ResourceQuota;
 use super::runtime_class::RuntimeClass;
@@ -16,6 +17,7 @@ use super::storage::{DefaultStorageClass, PersistentVolumeClaimResize, StorageOb
 use super::taint_nodes::TaintNodesByCondition;
 use super::tolerations::DefaultTolerationSeconds;
 use super::topology_labels::PodTopologyLabels;
+use super::webhook::{MutatingAdmissionWebhook, ValidatingAdmissionWebhook};
 use super::{Plugin, UserInfo};
 use std::fmt;
 use std::sync::Arc;
@@ -93,6 +95,10 @@ pub fn default_plugins(config: &Config) -> Vec<Box<dyn Plugin>> {
         Box::new(DefaultIngressClass),
         Box::new(PodTopologyLabels),
         Box::new(PodResizeValidator),
+        Box::new(MutatingAdmissionPolicy::new()),
+        Box::new(MutatingAdmissionWebhook::new()),
+        Box::new(ValidatingAdmissionPolicy::new()),
+        Box::new(ValidatingAdmissionWebhook::new()),
         Box::new(ResourceQuota::default()),
     ];
     all.into_iter().filter(|plugin| !config.disabled.iter().any(|name| name == plugin.name())).collect()

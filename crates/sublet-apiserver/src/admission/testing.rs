@@ -136,16 +136,13 @@ impl Request {
 
     async fn run(self, plugin: &dyn Plugin, store: &Arc<dyn Writer>, mutate: bool) -> Result<(Value, Vec<String>), ApiError> {
         let mut attributes = Attributes {
-            user: &self.user,
-            operation: self.operation,
-            resource: &self.resource,
             subresource: &self.subresource,
             namespace: &self.namespace,
             name: &self.name,
             object: self.object,
             old: self.old,
             dry_run: self.dry_run,
-            warnings: Vec::new(),
+            ..Attributes::new(&self.user, self.operation, &self.resource)
         };
         if plugin.handles(&attributes) {
             if mutate {

@@ -12,8 +12,8 @@
 //!   the rows go (`set_custom` with none) and `accept` is asked for the others of the group.
 //! - **start**: [`rows`] for every stored definition.
 
-pub mod cel;
 mod cleanup;
+mod conversion;
 mod names;
 mod objects;
 mod prepare;
@@ -24,6 +24,8 @@ pub(crate) mod validate;
 mod view;
 
 pub use cleanup::{CLEANUP_FINALIZER, Cleanup, begin_delete, cleanup_failed, cleanup_plan};
+pub use conversion::Conversion;
+pub(crate) use conversion::kind_text;
 pub use names::accept;
 pub use objects::{
     cannot_handle, convert, default_object, read, validate_create, validate_status_update as validate_object_status_update,

@@ -1,5 +1,6 @@
 //! From a definition to the rows that serve its custom resources.
 
+use super::conversion::Conversion;
 use super::rules::Rules;
 use super::strategy;
 use super::view::{self, strings, text};
@@ -16,7 +17,17 @@ pub fn rows(crd: &Value) -> Vec<Arc<Resource>> {
     if !view::is_served(crd) {
         return Vec::new();
     }
-    view::versions(crd).iter().filter(|v| v["served"] == true).map(|version| Arc::new(row(crd, version))).collect()
+    let storage = view::versions(crd).iter().find(|v| v["storage"] == true);
+    let conversion = storage.and_then(|version| Conversion::of(crd, Arc::new(row(crd, version)))).map(Arc::new);
+    let served = view::versions(crd).iter().filter(|v| v["served"] == true);
+    let with_converter = |version| {
+        let mut row = row(crd, version);
+        if let Some(custom) = &mut row.custom {
+            custom.conversion.clone_from(&conversion);
+        }
+        Arc::new(row)
+    };
+    served.map(with_converter).collect()
 }
 
 /// The row of one version, served or not. The storage version needs one for conversion too.
@@ -57,6 +68,7 @@ pub fn row(crd: &Value, version: &Value) -> Resource {
             deprecation_warning: deprecation_warning(crd, version, kind),
             terminating,
             rules,
+            conversion: None,
         }),
     }
 }

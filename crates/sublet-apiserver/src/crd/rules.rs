@@ -5,8 +5,8 @@ mod messages;
 
 pub(super) use definition::validate;
 
-use super::cel::{self, CALL_COST_MAX, EvalError, Program, Type, Val, of_json};
 use super::validate::field_path;
+use crate::cel::{self, CALL_COST_MAX, EvalError, Program, Type, Val, of_json};
 use messages::{reason_error, type_name};
 use serde_json::Value;
 use std::collections::HashMap;

@@ -95,6 +95,8 @@ pub struct Custom {
     pub terminating: bool,
     /// The compiled `x-kubernetes-validations`, if there are any.
     pub rules: Option<Arc<crate::crd::Rules>>,
+    /// Who converts between its versions, where that is more than a name.
+    pub conversion: Option<Arc<crate::crd::Conversion>>,
 }
 
 impl Resource {

@@ -1,11 +1,11 @@
 //! Delete and deletecollection: preconditions, finalizers, grace, propagation.
 
 use super::ResourceRequest;
-use super::convert::{from_storage, storage_resource};
+use super::convert::storage_resource;
 use super::decode;
 use super::options::{self, ListOptions};
 use super::selection::Selection;
-use super::write::{Written, encode, is_finished};
+use super::write::{Written, is_finished};
 use crate::admission::{Attributes, Operation};
 use crate::http::{HttpResponse, respond};
 use crate::registry::Resource;
@@ -115,14 +115,9 @@ impl Server {
         let options = DeleteOptions::parse(request)?;
         let (written, removed) = self.delete_object(request, &request.info.name, &options).await?;
         let resource = &request.resource;
-        let (object, entry);
-        let object: &Value = match &written {
+        let object = &match written {
             Written::Value(value) => value,
-            Written::Entry(stored) => {
-                entry = stored.clone();
-                object = entry_value(resource, &entry);
-                &object
-            }
+            Written::Entry(stored) => self.object_at(stored.value(), resource).await?,
         };
         if removed && !RETURNS_OBJECT.contains(&resource.group_resource().as_str()) {
             let mut details = json!({"name": object.name(), "kind": resource.plural, "uid": object.uid()});
@@ -141,7 +136,7 @@ impl Server {
         list_options.limit = None;
         let selection = Selection::parse(&request.resource, &list_options.label_selector, &list_options.field_selector)?;
         let namespace = (request.resource.namespaced && !request.info.namespace.is_empty()).then_some(request.info.namespace.as_str());
-        let page = self.page(&storage_resource(&request.resource), namespace, &list_options, &selection).await?;
+        let page = self.page(&request.resource, namespace, &list_options, &selection).await?;
         for entry in &page.entries {
             let (_, name) = entry.namespace_and_name();
             let name = name.to_string();
@@ -170,19 +165,17 @@ impl Server {
         let bucket = storage_resource(resource);
         for _ in 0..DELETE_TRIES_MAX {
             let entry = self.store().get(&bucket, namespace, name).ok_or_else(|| request.not_found(name))?;
-            let old = Arc::new(entry_value(resource, &entry));
+            let old = Arc::new(self.object_at(entry.value(), resource).await?);
             check_preconditions(resource, &old, options)?;
             let mut attributes = Attributes {
-                user: request.user,
-                operation: Operation::Delete,
-                resource,
-                subresource: "",
                 namespace,
                 name,
-                object: None,
                 old: Some(old.clone()),
                 dry_run: options.dry_run,
-                warnings: Vec::new(),
+                delete_options: Some(options),
+                // An eviction was judged as such; what the server deletes by itself has no path.
+                is_inner: !request.info.subresource.is_empty() || request.info.path.is_empty(),
+                ..Attributes::new(request.user, Operation::Delete, resource)
             };
             self.mutate(&mut attributes).await?;
             self.validate_admission(&mut attributes).await?;
@@ -238,7 +231,7 @@ impl Server {
             return Ok(Some(Written::Value(marked)));
         }
         let (namespace, name) = entry.namespace_and_name();
-        let encoded = encode(resource, &mut marked);
+        let encoded = self.stored_form(resource, &mut marked).await?;
         match self.store().write(&storage_resource(resource), namespace, name, Some(encoded), Expect::At(entry.revision)).await {
             Ok(entry) => {
                 let written = Written::Entry(entry);
@@ -253,12 +246,6 @@ impl Server {
 
 fn is_held_by_instances(resource: &Resource, old: &Value) -> bool {
     resource.group == "apiextensions.k8s.io" && resource.plural == "customresourcedefinitions" && !old.is_deleting()
-}
-
-fn entry_value(resource: &Resource, entry: &Entry) -> Value {
-    let mut object = entry.value();
-    from_storage(resource, &mut object);
-    object
 }
 
 fn check_preconditions(resource: &Resource, old: &Value, options: &DeleteOptions) -> Result<(), ApiError> {

@@ -5,6 +5,7 @@ use super::convert::storage_resource;
 use super::options::{ListOptions, VersionMatch, parse_version};
 use super::selection::Selection;
 use crate::http::HttpResponse;
+use crate::registry::Resource;
 use crate::server::Server;
 use crate::store::Snapshot;
 use crate::store::entry::Entry;
@@ -35,26 +36,27 @@ impl Server {
         let name = &request.info.name;
         let entry =
             self.store().get(&storage_resource(&request.resource), request.namespace(), name).ok_or_else(|| request.not_found(name))?;
-        self.present_entry(request, http::StatusCode::OK, &entry)
+        self.present_entry(request, http::StatusCode::OK, &entry).await
     }
 
     pub(crate) async fn handle_list(&self, request: &ResourceRequest<'_>) -> Result<HttpResponse, ApiError> {
         let options = ListOptions::parse(request.query, false)?;
         let selection = Selection::parse(&request.resource, &options.label_selector, &options.field_selector)?;
         let namespace = (request.resource.namespaced && !request.info.namespace.is_empty()).then_some(request.info.namespace.as_str());
-        let page = self.page(&storage_resource(&request.resource), namespace, &options, &selection).await?;
+        let page = self.page(&request.resource, namespace, &options, &selection).await?;
         self.present_list(request, page)
     }
 
     /// The entries that a list asks for.
     pub(crate) async fn page(
         &self,
-        group_resource: &str,
+        resource: &Resource,
         namespace: Option<&str>,
         options: &ListOptions,
         selection: &Selection,
     ) -> Result<Page, ApiError> {
-        let (snapshot, start) = if options.continue_token.is_empty() {
+        let group_resource = &*storage_resource(resource);
+        let (mut snapshot, start) = if options.continue_token.is_empty() {
             let snapshot = match options.version {
                 VersionMatch::Latest => self.store().list(group_resource, namespace),
                 VersionMatch::NotOlderThan(version) => {
@@ -72,11 +74,16 @@ impl Server {
         } else {
             self.continued(group_resource, namespace, &options.continue_token)?
         };
+        // Selectors are about objects in the version that was asked for.
+        if !selection.is_everything() {
+            snapshot.entries = self.entries_at(snapshot.entries, resource).await?;
+        }
         let prefix = format!("{group_resource}/");
         let mut matching =
             snapshot.entries.into_iter().filter(|e| start.is_empty() || e.key[prefix.len()..] > *start).filter(|e| selection.matches(e));
         let Some(limit) = options.limit else {
-            return Ok(Page { entries: matching.collect(), revision: snapshot.revision, continue_token: String::new(), remaining: None });
+            let entries = self.entries_at(matching.collect(), resource).await?;
+            return Ok(Page { entries, revision: snapshot.revision, continue_token: String::new(), remaining: None });
         };
         let entries: Vec<Arc<Entry>> = matching.by_ref().take(limit).collect();
         let rest = matching.count();
@@ -86,6 +93,7 @@ impl Server {
         };
         // As upstream: the number that remains is only told when no selector made it a guess.
         let remaining = (rest > 0 && selection.is_everything()).then_some(rest);
+        let entries = self.entries_at(entries, resource).await?;
         Ok(Page { entries, revision: snapshot.revision, continue_token, remaining })
     }
 

@@ -72,7 +72,7 @@ impl Server {
             decode::conform(request, &new, strict, validation, patch).map(Change::To)
         };
         let written = self.modify(request, Some(&manager), dry_run, change).await?;
-        self.present_written(request, StatusCode::OK, &written)
+        self.present_written(request, StatusCode::OK, &written).await
     }
 
     async fn apply(&self, request: &ResourceRequest<'_>, dry_run: bool) -> Result<HttpResponse, ApiError> {
@@ -113,7 +113,7 @@ impl Server {
             let merged = merge(None)?;
             match self.create_object(request, merged.object, None, dry_run).await {
                 Err(error) if error.is(Reason::AlreadyExists) => {}
-                result => return self.present_written(request, StatusCode::CREATED, &result?),
+                result => return self.present_written(request, StatusCode::CREATED, &result?).await,
             }
         }
         let change = |live: &Value| {
@@ -124,7 +124,7 @@ impl Server {
             Ok(Change::Applied(merged))
         };
         let written = self.modify(request, None, dry_run, change).await?;
-        self.present_written(request, StatusCode::OK, &written)
+        self.present_written(request, StatusCode::OK, &written).await
     }
 }
 

@@ -13,10 +13,17 @@ use crate::store::entry::Entry;
 use crate::table;
 use http::StatusCode;
 use serde_json::{Value, json};
+use std::sync::Arc;
 use sublet_machinery::{ApiError, FieldError, FieldPath, ObjectExt, Reason};
 
 impl Server {
-    pub(crate) fn present_entry(&self, request: &ResourceRequest<'_>, status: StatusCode, entry: &Entry) -> Result<HttpResponse, ApiError> {
+    pub(crate) async fn present_entry(
+        &self,
+        request: &ResourceRequest<'_>,
+        status: StatusCode,
+        entry: &Arc<Entry>,
+    ) -> Result<HttpResponse, ApiError> {
+        let entry = &self.entry_at(entry, &request.resource).await?;
         if request.accepted.form == Form::Whole {
             let json = entry_json(&request.resource, entry);
             if request.accepted.encoding == Encoding::Protobuf {

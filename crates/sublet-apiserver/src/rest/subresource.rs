@@ -4,8 +4,10 @@ mod binding;
 mod eviction;
 mod scale;
 
+pub(crate) use scale::{scale_of, scale_paths};
+
 use super::ResourceRequest;
-use super::convert::{from_storage, storage_resource};
+use super::convert::storage_resource;
 use super::decode;
 use super::write::{Change, Manager, Written};
 use crate::admission::{Attributes, Operation};
@@ -39,28 +41,23 @@ impl Server {
     }
 
     /// The live object that the path names.
-    fn live(&self, request: &ResourceRequest<'_>) -> Result<Value, ApiError> {
+    async fn live(&self, request: &ResourceRequest<'_>) -> Result<Value, ApiError> {
         let name = &request.info.name;
         let entry =
             self.store().get(&storage_resource(&request.resource), request.namespace(), name).ok_or_else(|| request.not_found(name))?;
-        let mut object = entry.value();
-        from_storage(&request.resource, &mut object);
-        Ok(object)
+        self.object_at(entry.value(), &request.resource).await
     }
 
     /// Admission of a body that is no object of its own, such as a Binding.
     async fn admit_body(&self, request: &ResourceRequest<'_>, body: Value, dry_run: bool) -> Result<Value, ApiError> {
         let mut attributes = Attributes {
-            user: request.user,
-            operation: Operation::Create,
-            resource: &request.resource,
             subresource: &request.info.subresource,
             namespace: request.namespace(),
             name: &request.info.name,
             object: Some(body),
-            old: None,
             dry_run,
-            warnings: Vec::new(),
+            query: Some(request.query),
+            ..Attributes::new(request.user, Operation::Create, &request.resource)
         };
         self.mutate(&mut attributes).await?;
         self.validate_admission(&mut attributes).await?;

@@ -34,6 +34,8 @@ const TIMEOUT_MIN: Duration = Duration::from_secs(1800);
 
 /// One watcher: where it stands and what it wants to see.
 struct Watcher {
+    /// Converts for versions that are not stored.
+    server: Server,
     store: Store,
     bucket: String,
     /// Start of the keys of its namespace, or empty.
@@ -75,6 +77,7 @@ impl Server {
         let changes = self.store().changes(&bucket);
         let timeout = options.timeout_seconds.map_or_else(default_timeout, |s| Duration::from_secs(s.min(86_400)));
         let mut watcher = Watcher {
+            server: self.clone(),
             store: self.store().clone(),
             bucket,
             prefix,
@@ -112,7 +115,7 @@ impl Server {
         watcher.position = snapshot.revision;
         // Upstream: without sendInitialEvents, "" and "0" begin with the present state.
         if initial != Some(false) {
-            for entry in &snapshot.entries {
+            for entry in &self.entries_at(snapshot.entries, &watcher.resource).await? {
                 if entry.key.starts_with(&watcher.prefix) && watcher.selection.matches(entry) {
                     let event = LogEvent::new(entry.clone(), None, false);
                     let line = watcher.encode(EventType::Added, &event);
@@ -161,8 +164,11 @@ impl Watcher {
             self.changes.mark_unchanged();
             match self.store.events_after(&self.bucket, self.position, EVENTS_BATCH) {
                 Ok((events, complete_to)) => {
-                    for event in &events {
-                        self.take(event);
+                    if let Err(error) = self.take_all(&events).await {
+                        self.ended = true;
+                        let line = self.error(&error);
+                        self.ready.push_back(line);
+                        continue;
                     }
                     let moved = !events.is_empty();
                     self.position = complete_to.max(self.position);
@@ -179,6 +185,23 @@ impl Watcher {
             }
             self.wait().await;
         }
+    }
+
+    async fn take_all(&mut self, events: &[Arc<LogEvent>]) -> Result<(), ApiError> {
+        let resource = self.resource.clone();
+        if resource.custom.as_ref().is_none_or(|custom| custom.conversion.is_none()) {
+            events.iter().for_each(|event| self.take(event));
+            return Ok(());
+        }
+        let prefix = self.prefix.clone();
+        for event in events.iter().filter(|event| event.entry.key.starts_with(&prefix)) {
+            let mut entries = vec![event.entry.clone()];
+            entries.extend(event.previous.clone());
+            let mut entries = self.server.entries_at(entries, &resource).await?.into_iter();
+            let entry = entries.next().expect("an entry for each");
+            self.take(&LogEvent::new(entry, entries.next(), event.deleted));
+        }
+        Ok(())
     }
 
     async fn wait(&mut self) {

@@ -1,7 +1,7 @@
 //! Create and update: the one order of steps for every kind.
 
 use super::ResourceRequest;
-use super::convert::{from_storage, storage_resource, to_storage};
+use super::convert::{storage_resource, to_storage};
 use super::selection::fields_of;
 use super::{decode, metadata, options};
 use crate::admission::{Attributes, Operation};
@@ -62,17 +62,17 @@ impl Server {
         }
         let manager = Manager { name: request.field_manager()?, subresource: String::new() };
         let written = self.create_object(request, object, Some(&manager), dry_run).await?;
-        self.present_written(request, StatusCode::CREATED, &written)
+        self.present_written(request, StatusCode::CREATED, &written).await
     }
 
-    pub(crate) fn present_written(
+    pub(crate) async fn present_written(
         &self,
         request: &ResourceRequest<'_>,
         status: StatusCode,
         written: &Written,
     ) -> Result<HttpResponse, ApiError> {
         match written {
-            Written::Entry(entry) => self.present_entry(request, status, entry),
+            Written::Entry(entry) => self.present_entry(request, status, entry).await,
             Written::Value(value) => self.present_value(request, status, value),
         }
     }
@@ -116,16 +116,12 @@ impl Server {
         }
         let name = object.name().to_string();
         let mut attributes = Attributes {
-            user: request.user,
-            operation: Operation::Create,
-            resource,
-            subresource: "",
             namespace: request.namespace(),
             name: &name,
             object: Some(object),
-            old: None,
             dry_run,
-            warnings: Vec::new(),
+            query: Some(request.query),
+            ..Attributes::new(request.user, Operation::Create, resource)
         };
         self.mutate(&mut attributes).await?;
         let mut object = attributes.object.take().expect("mutation keeps the object");
@@ -175,7 +171,7 @@ impl Server {
             }
             return Ok(Written::Value(object));
         }
-        let encoded = encode(resource, &mut object);
+        let encoded = self.stored_form(resource, &mut object).await?;
         match self.store().write(&bucket, &namespace, &name, Some(encoded), Expect::Absent).await {
             Ok(entry) => Ok(Written::Entry(entry)),
             Err(StorageError::Conflict { .. }) => Err(self.taken(resource, &bucket, &namespace, &name)),
@@ -209,7 +205,7 @@ impl Server {
             self.authorize_create(request)?;
             object.metadata_mut().remove("resourceVersion");
             let written = self.create_object(request, object, Some(&manager), dry_run).await?;
-            return self.present_written(request, StatusCode::CREATED, &written);
+            return self.present_written(request, StatusCode::CREATED, &written).await;
         }
         // Zero is no version: clients send it to update whatever is there.
         if object.resource_version() == "0" {
@@ -229,7 +225,7 @@ impl Server {
             Ok(Change::To(object.clone()))
         };
         let written = self.modify(request, Some(&manager), dry_run, change).await?;
-        self.present_written(request, StatusCode::OK, &written)
+        self.present_written(request, StatusCode::OK, &written).await
     }
 
     /// Updates the live object, again when another writer was faster, unless the change itself names
@@ -245,8 +241,7 @@ impl Server {
         for _ in 0..UPDATE_TRIES_MAX {
             let entry =
                 self.store().get(&storage_resource(&request.resource), request.namespace(), name).ok_or_else(|| request.not_found(name))?;
-            let mut old = entry.value();
-            from_storage(&request.resource, &mut old);
+            let old = self.object_at(entry.value(), &request.resource).await?;
             let (mut new, settled) = match change(&old)? {
                 Change::To(new) => (new, false),
                 Change::Applied(new) => (new, true),
@@ -286,16 +281,16 @@ impl Server {
         }
         let old = Arc::new(old);
         let mut attributes = Attributes {
-            user: request.user,
-            operation: Operation::Update,
-            resource,
             subresource,
             namespace: request.namespace(),
             name: &request.info.name,
             object: Some(new),
             old: Some(old.clone()),
             dry_run,
-            warnings: Vec::new(),
+            query: Some(request.query),
+            // What a Binding does was judged with the Binding.
+            is_inner: subresource == "binding",
+            ..Attributes::new(request.user, Operation::Update, resource)
         };
         self.mutate(&mut attributes).await?;
         let mut new = attributes.object.take().expect("mutation keeps the object");
@@ -374,7 +369,7 @@ impl Server {
                 Err(error) => Err(storage_error(&error)),
             };
         }
-        let encoded = encode(resource, &mut new);
+        let encoded = self.stored_form(resource, &mut new).await?;
         match self.store().write(&bucket, namespace, name, Some(encoded), Expect::At(entry.revision)).await {
             Ok(entry) => Ok(Some(Written::Entry(entry))),
             Err(StorageError::Conflict { .. }) => Ok(None),

@@ -92,6 +92,10 @@ impl Server {
             let permit = self.in_flight().try_acquire();
             Some(permit.map_err(|_| ApiError::too_many_requests("Too many requests, please try again later.", 1))?)
         };
+        if let Some(api) = self.api_service_for(&info.path) {
+            let body = body::read(body).await?;
+            return Ok(self.pass_on(&api, parts, &user, body).await);
+        }
         if !info.is_resource {
             let body = body::read(body).await?;
             return self.plain(parts, query, info, &user, accepted, &body).await;
@@ -239,19 +243,16 @@ impl Server {
         }
         if request.info.subresource != "log" {
             let mut attributes = Attributes {
-                user: request.user,
-                operation: Operation::Connect,
-                resource: &request.resource,
                 subresource: &request.info.subresource,
                 namespace: request.namespace(),
                 name: &request.info.name,
-                object: None,
                 old: Some(object.clone()),
-                dry_run: false,
-                warnings: Vec::new(),
+                query: Some(request.query),
+                ..Attributes::new(request.user, Operation::Connect, &request.resource)
             };
             self.mutate(&mut attributes).await?;
             self.validate_admission(&mut attributes).await?;
+            attributes.warnings.drain(..).for_each(|warning| request.warn(warning));
         }
         let connector = self.connector().ok_or_else(|| {
             ApiError::unavailable(format!(

@@ -52,6 +52,10 @@ impl Reader for Server {
 
 #[async_trait]
 impl Writer for Server {
+    fn server(&self) -> Option<&Server> {
+        Some(self)
+    }
+
     async fn create(&self, group_resource: &str, mut object: Value) -> Result<Value, ApiError> {
         let resource = self.row(group_resource)?;
         metadata::prepare_create(&resource, &mut object, &self.now());

@@ -1,11 +1,14 @@
 //! One API server: its state, its rules, and the way of a request through them.
 
+mod aggregation;
+mod convert;
 mod custom;
 mod documents;
 mod handle;
 mod listen;
 mod local;
 mod metrics;
+mod policies;
 mod security;
 mod system;
 mod upkeep;
@@ -19,11 +22,12 @@ use crate::auth::authz::Authorization;
 use crate::auth::bootstrap::{self, BootstrapConfig};
 use crate::discovery::Documents;
 use crate::hooks::{Connector, ServiceAllocator};
+use crate::outgoing::{Identity, Outgoing};
 use crate::reader::Reader;
 use crate::registry::{Registry, builtin_rows};
 use crate::store::Store;
 use security::Security;
-use std::sync::{Arc, OnceLock};
+use std::sync::{Arc, OnceLock, RwLock};
 use sublet_machinery::ApiError;
 use sublet_storage::{Backend, StorageError};
 use tokio::sync::Semaphore;
@@ -61,6 +65,9 @@ struct Inner {
     plugins: Vec<Box<dyn Plugin>>,
     service_allocator: OnceLock<Arc<dyn ServiceAllocator>>,
     connector: OnceLock<Arc<dyn Connector>>,
+    outgoing: Outgoing,
+    /// What this server shows to the servers behind APIServices; replaced when it is renewed.
+    front_proxy: RwLock<Option<Arc<Identity>>>,
     in_flight: Semaphore,
     stop: CancellationToken,
     metrics: metrics::Metrics,
@@ -83,6 +90,8 @@ impl Server {
                 plugins,
                 service_allocator: OnceLock::new(),
                 connector: OnceLock::new(),
+                outgoing: Outgoing::default(),
+                front_proxy: RwLock::default(),
                 in_flight: Semaphore::new(IN_FLIGHT_MAX),
                 stop: CancellationToken::new(),
                 metrics: metrics::Metrics::default(),
@@ -92,6 +101,8 @@ impl Server {
         server.load_custom_resources();
         bootstrap::apply(&server, &config.bootstrap).await.map_err(|e| StorageError::Failed(e.to_string()))?;
         tokio::spawn(server.clone().keep_up());
+        tokio::spawn(server.clone().watch_api_services());
+        tokio::spawn(server.clone().check_policies());
         Ok(server)
     }
 
@@ -107,6 +118,21 @@ impl Server {
 
     pub fn set_connector(&self, connector: Arc<dyn Connector>) {
         assert!(self.inner.connector.set(connector).is_ok(), "the connector is set once");
+    }
+
+    /// Tenants of a shared machine do not call what listens on it alone.
+    pub fn refuse_local_calls(&self) {
+        self.inner.outgoing.refuse_local();
+    }
+
+    /// The client certificate by which the servers behind APIServices know this server, in PEM.
+    pub fn set_front_proxy(&self, certificate_pem: &str, key_pem: &str) {
+        let identity = Arc::new(Identity::new(certificate_pem.to_string(), key_pem.to_string()));
+        *self.inner.front_proxy.write().expect("no holder of this lock panics") = Some(identity);
+    }
+
+    pub(crate) fn front_proxy(&self) -> Option<Arc<Identity>> {
+        self.inner.front_proxy.read().expect("no holder of this lock panics").clone()
     }
 
     pub fn store(&self) -> &Store {
@@ -130,8 +156,12 @@ impl Server {
         &self.inner.security
     }
 
-    pub(crate) fn authorization(&self) -> &Authorization {
+    pub(crate) fn authorization(&self) -> &Arc<Authorization> {
         &self.inner.security.authorization
+    }
+
+    pub(crate) fn outgoing(&self) -> &Outgoing {
+        &self.inner.outgoing
     }
 
     pub(crate) fn in_flight(&self) -> &Semaphore {
@@ -163,11 +193,21 @@ impl Server {
         self.clock_now().strftime("%Y-%m-%dT%H:%M:%SZ").to_string()
     }
 
+    /// All plugins change the object; once more when webhooks or policies changed what others had seen.
     pub(crate) async fn mutate(&self, attributes: &mut Attributes<'_>) -> Result<(), ApiError> {
         let store: Arc<dyn crate::reader::Writer> = Arc::new(self.clone());
+        self.mutate_once(attributes, &store).await?;
+        if attributes.reinvocation.is_wanted {
+            attributes.reinvocation.is_again = true;
+            self.mutate_once(attributes, &store).await?;
+        }
+        Ok(())
+    }
+
+    async fn mutate_once(&self, attributes: &mut Attributes<'_>, store: &Arc<dyn crate::reader::Writer>) -> Result<(), ApiError> {
         for plugin in &self.inner.plugins {
             if plugin.handles(attributes) {
-                plugin.mutate(attributes, &store).await?;
+                plugin.mutate(attributes, store).await?;
             }
         }
         Ok(())

@@ -39,6 +39,42 @@ use serde_json::{Map, Value};
 use std::sync::LazyLock;
 use types::Type;
 
+/// The live value with everything that a configuration states, without a word about owners.
+pub fn merge_into(live: &Value, config: &Value, schema: SchemaNode<'_>) -> Value {
+    merge::merge(live, config, Type::of(schema)).unwrap_or_default()
+}
+
+/// The paths of values that can only be stated as a whole: whoever states some of their fields would drop the others.
+pub fn atomics(config: &Value, schema: SchemaNode<'_>) -> Vec<String> {
+    let mut found = Vec::new();
+    collect_atomics(config, Type::of(schema), String::new(), &mut found);
+    found
+}
+
+fn collect_atomics(value: &Value, of: Type<'_>, path: String, found: &mut Vec<String>) {
+    match value {
+        Value::Object(map) => {
+            if of.is_atomic_map() {
+                found.push(path.clone());
+            }
+            for (key, value) in map {
+                if let Some(field) = of.declared(key) {
+                    collect_atomics(value, field, format!("{path}.{key}"), found);
+                }
+            }
+        }
+        Value::Array(items) => {
+            if of.elements() == types::Elements::Atomic {
+                found.push(path.clone());
+            }
+            for (index, item) in items.iter().enumerate() {
+                collect_atomics(item, of.item(), format!("{path}[{index}]"), found);
+            }
+        }
+        _ => {}
+    }
+}
+
 /// Who writes, through what, and when.
 #[derive(Clone, Copy, Debug)]
 pub struct Writer<'a> {

@@ -1,7 +1,7 @@
 //! Rules when their definition is written: whether they compile, and what they may cost.
 
-use super::super::cel::{self, CompileError, Compiled, Type};
 use super::variables;
+use crate::cel::{self, CompileError, Compiled, Type};
 use serde_json::{Map, Value};
 use sublet_machinery::schema::CelRule;
 use sublet_machinery::{FieldError, FieldErrorKind, FieldPath, ListType, SchemaNode, ValueType, structural};

@@ -22,7 +22,7 @@ impl Server {
         let eviction = decode::body_of_kind(request, "policy", "Eviction")?;
         check_body_name(request, &eviction)?;
         let eviction = self.admit_body(request, eviction, dry_run).await?;
-        let pod = self.live(request)?;
+        let pod = self.live(request).await?;
         if needs_budget(&pod) {
             self.take_from_budget(&pod, dry_run || !eviction.array_at("/deleteOptions/dryRun").is_empty()).await?;
         }

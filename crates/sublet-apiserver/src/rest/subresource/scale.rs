@@ -3,7 +3,6 @@
 use crate::facts::builtin;
 use crate::http::{HttpResponse, respond};
 use crate::registry::{ScalePaths, Subresource};
-use crate::rest::convert::from_storage;
 use crate::rest::write::{Change, Written};
 use crate::rest::{ResourceRequest, decode, options};
 use crate::server::Server;
@@ -14,14 +13,9 @@ use sublet_machinery::{ApiError, FieldError, FieldPath, ObjectExt, apply, patch}
 
 impl Server {
     pub(crate) async fn scale(&self, request: &ResourceRequest<'_>, subresource: &Subresource) -> Result<HttpResponse, ApiError> {
-        let default = ScalePaths {
-            spec_replicas: "/spec/replicas".into(),
-            status_replicas: "/status/replicas".into(),
-            label_selector: Some("/spec/selector".into()),
-        };
-        let paths = subresource.scale.as_ref().unwrap_or(&default);
+        let paths = &scale_paths(subresource);
         if request.info.verb == "get" {
-            let scale = scale_of(&self.live(request)?, paths);
+            let scale = scale_of(&self.live(request).await?, paths);
             return self.present_scale(request, &scale);
         }
         let dry_run = options::dry_run(request.query, "UpdateOptions")?;
@@ -42,11 +36,7 @@ impl Server {
         };
         let object = match written {
             Written::Value(object) => object,
-            Written::Entry(entry) => {
-                let mut object = entry.value();
-                from_storage(&request.resource, &mut object);
-                object
-            }
+            Written::Entry(entry) => self.object_at(entry.value(), &request.resource).await?,
         };
         self.present_scale(request, &scale_of(&object, paths))
     }
@@ -103,6 +93,15 @@ impl Server {
     }
 }
 
+/// Where the numbers of a Scale are in its object.
+pub(crate) fn scale_paths(subresource: &Subresource) -> ScalePaths {
+    subresource.scale.clone().unwrap_or_else(|| ScalePaths {
+        spec_replicas: "/spec/replicas".into(),
+        status_replicas: "/status/replicas".into(),
+        label_selector: Some("/spec/selector".into()),
+    })
+}
+
 /// The object with the replicas of a Scale, after checking it.
 fn scaled(request: &ResourceRequest<'_>, live: &Value, current: &Value, wanted: &Value, paths: &ScalePaths) -> Result<Value, ApiError> {
     let invalid = |error: FieldError| Err(ApiError::invalid("autoscaling", "Scale", live.name(), &[error]));
@@ -150,7 +149,7 @@ fn scaled(request: &ResourceRequest<'_>, live: &Value, current: &Value, wanted: 
     Ok(object)
 }
 
-fn scale_of(object: &Value, paths: &ScalePaths) -> Value {
+pub(crate) fn scale_of(object: &Value, paths: &ScalePaths) -> Value {
     let metadata = &object["metadata"];
     let mut scale = json!({
         "kind": "Scale", "apiVersion": "autoscaling/v1",

@@ -6,6 +6,8 @@ use super::super::field::{Errors, Field, Seen};
 use super::super::status::empty_status;
 use super::super::{Strategy, keep_status};
 use super::rules::{default_match, validate_conditions, validate_match};
+use crate::admission::PolicyScope;
+use crate::cel::Type;
 use regex::Regex;
 use serde_json::{Value, json};
 use std::sync::LazyLock;
@@ -98,8 +100,8 @@ fn default_policy(object: &mut Value) {
     }
 }
 
-/// What both kinds of policies say in the same words.
-fn validate_common(spec: &Field<'_>, errors: &mut Errors) {
+/// What both kinds of policies say in the same words. Gives what their other expressions can name.
+fn validate_common(spec: &Field<'_>, errors: &mut Errors) -> PolicyScope {
     let (params, constraints) = (spec.at("paramKind"), spec.at("matchConstraints"));
     errors.required_one_of(&spec.at("failurePolicy"), &FAILURE_POLICIES);
     if params.is_set() {
@@ -111,7 +113,8 @@ fn validate_common(spec: &Field<'_>, errors: &mut Errors) {
     } else {
         errors.add(constraints.required(""));
     }
-    validate_conditions(&spec.at("matchConditions"), errors);
+    validate_conditions(&spec.at("matchConditions"), params.is_set(), errors);
+    let mut scope = PolicyScope::new(params.is_set());
     for variable in spec.at("variables").items() {
         let name = variable.at("name");
         if name.text().trim().is_empty() {
@@ -119,8 +122,14 @@ fn validate_common(spec: &Field<'_>, errors: &mut Errors) {
         } else if !IDENTIFIER.is_match(name.text()) || RESERVED.contains(&name.text()) {
             errors.add(name.invalid("must be a valid CEL identifier"));
         }
-        validate_expression(&variable.at("expression"), "expression is not specified", errors);
+        let expression = variable.at("expression");
+        if expression.text().trim().is_empty() {
+            errors.add(expression.required("expression is not specified"));
+        } else if let Err(why) = scope.variable(name.text(), expression.text()) {
+            errors.add(expression.invalid(why));
+        }
     }
+    scope
 }
 
 fn validate_expression(expression: &Field<'_>, missing: &str, errors: &mut Errors) {
@@ -162,12 +171,12 @@ fn validate_validating(policy: &Value) -> Vec<FieldError> {
     let spec = Field::root(policy).at("spec");
     let (validations, annotations) = (spec.at("validations"), spec.at("auditAnnotations"));
     Errors::of(|errors| {
-        validate_common(&spec, errors);
+        let scope = validate_common(&spec, errors);
         if validations.is_zero() && annotations.is_zero() {
             errors.add(validations.required(NEEDED));
             errors.add(annotations.required(NEEDED));
         }
-        validations.items().for_each(|validation| validate_validation(&validation, errors));
+        validations.items().for_each(|validation| validate_validation(&validation, &scope, errors));
         if annotations.len() > ANNOTATIONS_MAX {
             errors.add(annotations.invalid(format!("must not have more than {ANNOTATIONS_MAX} auditAnnotations")));
         }
@@ -179,6 +188,10 @@ fn validate_validating(policy: &Value) -> Vec<FieldError> {
             validate_expression(&value, "valueExpression is not specified", errors);
             if value.text().trim().len() > ANNOTATION_BYTES_MAX {
                 errors.add(value.required(&format!("must not exceed {ANNOTATION_BYTES_MAX} bytes in length")));
+            } else if !value.text().trim().is_empty()
+                && let Err(why) = scope.compile(value.text().trim(), true, &[Type::String, Type::Null])
+            {
+                errors.add(value.invalid(why));
             }
             if seen.again(key.text()) {
                 errors.add(FieldError::duplicate(&key.path, key.text()));
@@ -187,12 +200,22 @@ fn validate_validating(policy: &Value) -> Vec<FieldError> {
     })
 }
 
-fn validate_validation(validation: &Field<'_>, errors: &mut Errors) {
-    validate_expression(&validation.at("expression"), "expression is not specified", errors);
-    for part in [validation.at("messageExpression"), validation.at("message")] {
+fn validate_validation(validation: &Field<'_>, scope: &PolicyScope, errors: &mut Errors) {
+    let (expression, expressed) = (validation.at("expression"), validation.at("messageExpression"));
+    if expression.text().trim().is_empty() {
+        errors.add(expression.required("expression is not specified"));
+    } else if let Err(why) = scope.compile(expression.text(), true, &[Type::Bool]) {
+        errors.add(expression.invalid(why));
+    }
+    for part in [&expressed, &validation.at("message")] {
         if !part.is_zero() && part.text().trim().is_empty() {
             errors.add(part.invalid("must be non-empty if specified"));
         }
+    }
+    if !expressed.text().trim().is_empty()
+        && let Err(why) = scope.compile(expressed.text(), false, &[Type::String])
+    {
+        errors.add(expressed.invalid(why));
     }
     let message = validation.at("message");
     if message.text().trim().contains(['\n', '\r']) {
@@ -205,12 +228,12 @@ fn validate_mutating(policy: &Value) -> Vec<FieldError> {
     let spec = Field::root(policy).at("spec");
     let mutations = spec.at("mutations");
     Errors::of(|errors| {
-        validate_common(&spec, errors);
+        let scope = validate_common(&spec, errors);
         validate_operations(&spec.at("matchConstraints"), errors);
         if mutations.is_zero() {
             errors.add(mutations.required("mutations must contain at least one item"));
         }
-        mutations.items().for_each(|mutation| validate_mutation(&mutation, errors));
+        mutations.items().for_each(|mutation| validate_mutation(&mutation, &scope, errors));
         errors.required_one_of(&spec.at("reinvocationPolicy"), &["IfNeeded", "Never"]);
     })
 }
@@ -224,7 +247,7 @@ fn validate_operations(resources: &Field<'_>, errors: &mut Errors) {
     }
 }
 
-fn validate_mutation(mutation: &Field<'_>, errors: &mut Errors) {
+fn validate_mutation(mutation: &Field<'_>, scope: &PolicyScope, errors: &mut Errors) {
     let kind = mutation.at("patchType");
     if !errors.require(&kind) {
         return;
@@ -235,7 +258,12 @@ fn validate_mutation(mutation: &Field<'_>, errors: &mut Errors) {
         _ => return errors.add(kind.unsupported(&["ApplyConfiguration", "JSONPatch"])),
     };
     if mutation.at(used).is_set() {
-        validate_expression(&mutation.at(used).at("expression"), "", errors);
+        let expression = mutation.at(used).at("expression");
+        if expression.text().trim().is_empty() {
+            errors.add(expression.required(""));
+        } else if let Err(why) = scope.compile_mutation(expression.text(), used == "applyConfiguration") {
+            errors.add(expression.invalid(why));
+        }
     } else {
         errors.add(mutation.at(used).required(&format!("must be specified when patchType is {}", kind.text())));
     }

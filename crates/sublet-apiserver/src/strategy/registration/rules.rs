@@ -2,6 +2,8 @@
 
 use super::super::edit::{fill, items};
 use super::super::field::{Errors, Field, Seen};
+use crate::admission::{Extras, compile_expression, declare_variables};
+use crate::cel::Type;
 use serde_json::{Value, json};
 use sublet_machinery::names;
 
@@ -111,7 +113,9 @@ pub(super) fn validate_match(resources: &Field<'_>, errors: &mut Errors) {
     }
 }
 
-pub(super) fn validate_conditions(conditions: &Field<'_>, errors: &mut Errors) {
+/// Match conditions are about the request, and about parameters where there are some.
+pub(super) fn validate_conditions(conditions: &Field<'_>, params: bool, errors: &mut Errors) {
+    let variables = declare_variables(Extras { params, authorizer: true, ..Extras::default() });
     if conditions.len() > CONDITIONS_MAX {
         errors.add(sublet_machinery::FieldError::too_many(&conditions.path, conditions.len(), CONDITIONS_MAX));
     }
@@ -120,6 +124,8 @@ pub(super) fn validate_conditions(conditions: &Field<'_>, errors: &mut Errors) {
         let (name, expression) = (condition.at("name"), condition.at("expression"));
         if expression.text().trim().is_empty() {
             errors.add(expression.required(""));
+        } else if let Err(why) = compile_expression(expression.text().trim(), &variables, &[Type::Bool]) {
+            errors.add(expression.invalid_as(expression.text().trim(), why));
         }
         if errors.require(&name) {
             errors.qualified_name(&name);

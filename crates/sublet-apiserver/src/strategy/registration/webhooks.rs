@@ -86,7 +86,7 @@ fn validate_hook(hook: &Field<'_>, errors: &mut Errors) {
         }
         _ => errors.add(client.required("exactly one of url or service is required")),
     }
-    validate_conditions(&hook.at("matchConditions"), errors);
+    validate_conditions(&hook.at("matchConditions"), false, errors);
 }
 
 fn validate_versions(versions: &Field<'_>, errors: &mut Errors) {

@@ -1,6 +1,7 @@
 //! Types of expressions; those of objects are read from their schema.
 
 use std::fmt;
+use std::sync::Arc;
 use sublet_machinery::{SchemaNode, ValueType};
 
 #[derive(Clone, Debug, PartialEq)]
@@ -18,7 +19,11 @@ pub enum Type<'s> {
     List(Box<Type<'s>>),
     Map(Box<Type<'s>>, Box<Type<'s>>),
     Object(ObjectType<'s>),
+    /// An object that is declared by its fields, without a schema.
+    Fields(Arc<Fields>),
     Optional(Box<Type<'s>>),
+    /// What an expression makes of its own: `Object.spec`, `JSONPatch`.
+    Message(Arc<str>),
     /// The type of a type.
     Type,
     /// Values of the Kubernetes libraries: `kubernetes.Quantity`, `net.IP`, ...
@@ -38,6 +43,13 @@ pub const PATH_CHECK: &str = "kubernetes.authorization.PathCheck";
 pub const GROUP_CHECK: &str = "kubernetes.authorization.GroupCheck";
 pub const RESOURCE_CHECK: &str = "kubernetes.authorization.ResourceCheck";
 pub const DECISION: &str = "kubernetes.authorization.Decision";
+
+/// Fields under the names that expressions use.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Fields {
+    pub name: &'static str,
+    pub fields: Vec<(String, Type<'static>)>,
+}
 
 /// An object with known fields.
 #[derive(Clone, Copy, Debug)]
@@ -142,7 +154,9 @@ impl fmt::Display for Type<'_> {
             Self::List(of) => write!(f, "list({of})"),
             Self::Map(key, value) => write!(f, "map({key}, {value})"),
             Self::Object(_) => f.write_str("object"),
+            Self::Fields(fields) => f.write_str(fields.name),
             Self::Optional(of) => write!(f, "optional_type({of})"),
+            Self::Message(name) => f.write_str(name),
             Self::Type => f.write_str("type"),
             Self::Opaque(name) => f.write_str(name),
             Self::Param(name) => write!(f, "{name}"),

@@ -38,7 +38,7 @@ pub(super) fn elements_max(node: SchemaNode<'_>) -> u64 {
 }
 
 /// The least bytes that a value of the schema takes in JSON.
-pub(in crate::crd) fn size_min(node: SchemaNode<'_>) -> u64 {
+pub(crate) fn size_min(node: SchemaNode<'_>) -> u64 {
     if node.int_or_string {
         return 1;
     }

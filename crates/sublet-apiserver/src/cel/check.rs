@@ -1,11 +1,14 @@
 //! The type of every part of an expression, or what is wrong with it.
 
-use super::ast::{Call, Expr, Kind, Literal, Macro, MacroKind, Select};
+use super::ast::{Call, Expr, Kind, Literal, MESSAGE, Macro, MacroKind, Select};
 use super::decls::{Overload, overloads};
 use super::issue::Issue;
-use super::types::Type;
+use super::types::{AUTHORIZER, RESOURCE_CHECK, Type};
 use std::collections::HashMap;
 use std::sync::Arc;
+
+/// The message of which the fields are known.
+const JSON_PATCH: &str = "JSONPatch";
 
 /// What a checked expression is made of.
 pub(super) struct Checked<'s> {
@@ -149,6 +152,14 @@ impl<'s> Checker<'s> {
                     Type::Dyn
                 }
             },
+            Type::Fields(fields) => match fields.fields.iter().find(|(name, _)| *name == *select.field) {
+                Some((_, found)) => found.clone(),
+                None => {
+                    self.issue(at, format!("undefined field '{}'", select.field));
+                    Type::Dyn
+                }
+            },
+            Type::Opaque(AUTHORIZER) if select.field.as_ref() == "requestResource" => Type::Opaque(RESOURCE_CHECK),
             other => {
                 let message = format!("type '{other}' does not support field selection");
                 self.issue(at, message);
@@ -163,7 +174,38 @@ impl<'s> Checker<'s> {
         self.scope.iter().any(|(name, _)| name.as_ref() == root)
     }
 
+    /// Messages are known where a variable of the name of their root says so.
+    fn message(&mut self, name: &str, fields: &Expr, at: usize) -> Type<'s> {
+        let root = name.split('.').next().unwrap_or_default();
+        if !self.scope.iter().any(|(known, found)| known.as_ref() == root && *found == Type::Type) {
+            self.issue(at, format!("undeclared reference to '{name}' (in container '')"));
+        }
+        let Kind::Map(entries) = &fields.kind else { return Type::Dyn };
+        for entry in entries {
+            let mut found = self.expr(&entry.value);
+            if entry.optional {
+                found = self.unwrap(found, entry.value.at);
+            }
+            let Kind::Literal(Literal::String(field)) = &entry.key.kind else { continue };
+            if root != JSON_PATCH {
+                continue;
+            }
+            match (field.as_ref(), &found) {
+                ("value", _) | ("op" | "path" | "from", Type::String | Type::Dyn) => {}
+                ("op" | "path" | "from", other) => {
+                    let message = format!("expected type of field '{field}' is 'string' but provided type is '{other}'");
+                    self.issue(entry.key.at, message);
+                }
+                _ => self.issue(entry.key.at, format!("undefined field '{field}'")),
+            }
+        }
+        Type::Message(name.into())
+    }
+
     fn call(&mut self, call: &Call, at: usize) -> Type<'s> {
+        if let (Some(name), [fields]) = (call.function.strip_prefix(MESSAGE), &*call.args) {
+            return self.message(name, fields, at);
+        }
         // A target that is only a name may be the namespace of the function.
         if let Some(target) = &call.target
             && let Some(namespace) = dotted(target)
@@ -379,8 +421,13 @@ fn accepts(wanted: &Type<'_>, found: &Type<'_>) -> bool {
         (Type::List(a), Type::List(b)) | (Type::Optional(a), Type::Optional(b)) => accepts(a, b),
         (Type::Map(ak, av), Type::Map(bk, bv)) => accepts(ak, bk) && accepts(av, bv),
         // null stands for objects and for the types that protobuf wraps.
-        (Type::Object(_) | Type::Opaque(_) | Type::Optional(_) | Type::Timestamp | Type::Duration, Type::Null) => true,
+        (
+            Type::Object(_) | Type::Fields(_) | Type::Message(_) | Type::Opaque(_) | Type::Optional(_) | Type::Timestamp | Type::Duration,
+            Type::Null,
+        ) => true,
         (Type::Object(a), Type::Object(b)) => a == b,
+        (Type::Fields(a), Type::Fields(b)) => a.name == b.name,
+        (Type::Message(a), Type::Message(b)) => a == b,
         (a, b) => std::mem::discriminant(a) == std::mem::discriminant(b) && !matches!((a, b), (Type::Opaque(x), Type::Opaque(y)) if x != y),
     }
 }

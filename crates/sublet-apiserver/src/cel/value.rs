@@ -76,6 +76,11 @@ pub trait Extension: std::fmt::Debug {
     /// The name of one of the opaque types that functions are declared for.
     fn type_name(&self) -> &'static str;
 
+    /// A value selected from this one, such as `authorizer.requestResource`.
+    fn field<'v>(&self, _name: &str) -> Option<Val<'v>> {
+        None
+    }
+
     /// A call with this value as target; `None` when there is no such function.
     fn call<'v>(&self, function: &str, args: &[Val<'v>]) -> Option<Result<Val<'v>, String>>;
 }

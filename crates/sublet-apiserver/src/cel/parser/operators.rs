@@ -1,8 +1,8 @@
 //! Operators by their rank.
 
 use super::{EXPRESSION_START, Parsed, Parser};
-use crate::crd::cel::ast::{Expr, Kind, Literal};
-use crate::crd::cel::lexer::Token;
+use crate::cel::ast::{Expr, Kind, Literal};
+use crate::cel::lexer::Token;
 
 /// How tight operators bind, the loosest first.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]

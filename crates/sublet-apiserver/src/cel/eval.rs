@@ -3,11 +3,12 @@
 //! Costs are counted as cel-go counts them, so that an expression that runs upstream runs here and the
 //! other way round: one for a variable or a field, ten for a list, and so on.
 
-use super::ast::{Call, Element, Entry, Expr, Kind, Literal, Select};
+use super::ast::{Call, Element, Entry, Expr, Kind, Literal, MESSAGE, Select};
 use super::check::dotted;
 use super::decls::overloads;
 use super::functions;
-use super::value::{Map, Text, Unfit, Val};
+use super::lazy::Lazy;
+use super::value::{Map, Opaque, Text, Unfit, Val};
 use std::rc::Rc;
 use std::sync::Arc;
 
@@ -26,6 +27,9 @@ impl From<Unfit> for EvalError {
     }
 }
 
+/// Where expressions find those that have names.
+const VARIABLES: &str = "variables";
+
 pub(super) type Evaluated<'v> = Result<Val<'v>, EvalError>;
 
 /// `no such overload`, which upstream shows with the expression.
@@ -40,6 +44,10 @@ pub(super) fn failed(text: impl Into<String>) -> EvalError {
 pub(super) struct Evaluator<'v, 'e> {
     /// Variables, the innermost last.
     pub(super) scope: Vec<(&'e str, Val<'v>)>,
+    /// How many of them were there from the start.
+    pub(super) root: usize,
+    /// What `variables` has.
+    pub(super) lazy: Option<&'e Lazy<'v, 'e>>,
     pub(super) cost: u64,
     pub(super) limit: u64,
 }
@@ -77,10 +85,20 @@ impl<'v, 'e> Evaluator<'v, 'e> {
 
     fn is_variable(&self, dotted: &str) -> bool {
         let root = dotted.split('.').next().unwrap_or_default();
-        self.scope.iter().any(|(name, _)| *name == root)
+        self.scope.iter().any(|(name, _)| *name == root) || self.lazy.is_some() && root == VARIABLES
+    }
+
+    /// The named expressions, when that is what an expression is.
+    fn lazies(&self, expr: &Expr) -> Option<&'e Lazy<'v, 'e>> {
+        let is_named = matches!(&expr.kind, Kind::Ident(name) if name.as_ref() == VARIABLES);
+        self.lazy.filter(|_| is_named && !self.scope.iter().any(|(name, _)| *name == VARIABLES))
     }
 
     fn select(&mut self, select: &'e Select) -> Evaluated<'v> {
+        if let Some(lazy) = self.lazies(&select.operand) {
+            let value = self.named(lazy, &select.field)?;
+            return Ok(if select.optional { Val::some(value) } else { value });
+        }
         if let Some(name) = dotted(&select.operand).filter(|name| !self.is_variable(name)) {
             self.charge(1)?;
             return Ok(Val::Type(format!("{name}.{}", select.field).into()));
@@ -103,6 +121,9 @@ impl<'v, 'e> Evaluator<'v, 'e> {
     }
 
     fn has(&mut self, select: &'e Select) -> Evaluated<'v> {
+        if self.lazies(&select.operand).is_some() {
+            return Ok(Val::Bool(true));
+        }
         let operand = match self.expr(&select.operand)? {
             Val::Optional(None) => return Ok(Val::Bool(false)),
             Val::Optional(Some(inner)) => (*inner).clone(),
@@ -169,6 +190,11 @@ impl<'v, 'e> Evaluator<'v, 'e> {
             }
             _ => {}
         }
+        if let (true, [fields]) = (call.function.starts_with(MESSAGE), &*call.args) {
+            // A message costs ten more than a map.
+            self.charge(10)?;
+            return self.expr(fields);
+        }
         let mut name = None;
         let mut args = Vec::with_capacity(call.args.len() + 1);
         if let Some(target) = &call.target {
@@ -226,6 +252,7 @@ fn field<'v>(operand: &Val<'v>, name: &str) -> Result<Option<Result<Val<'v>, Unf
     match operand {
         Val::Map(Map::Json(object)) => Ok(object.field(name)),
         Val::Map(map) => Ok(map.get(&Val::text(name))),
+        Val::Opaque(Opaque::Extension(extension)) => Ok(extension.field(name).map(Ok)),
         Val::List(list) => functions::position(list, &Val::text(name)).map(|_| None),
         _ => Ok(None),
     }

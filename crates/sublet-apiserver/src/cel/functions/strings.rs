@@ -18,6 +18,7 @@ pub(super) fn call<'v>(function: &str, is_member: bool, args: &[Val<'v>]) -> Opt
         ("endsWith", [Val::String(part)]) => Ok(Val::Bool(text.ends_with(part.as_str()))),
         ("matches", [Val::String(pattern)]) => regex(pattern.as_str()).map(|r| Val::Bool(r.is_match(text))),
         ("strings.quote", []) => string(quote(text)),
+        ("jsonpatch.escapeKey", []) => string(text.replace('~', "~0").replace('/', "~1")),
         _ if !is_member => return None,
         ("find", [Val::String(pattern)]) => {
             regex(pattern.as_str()).map(|r| Val::text(r.find(text).map(|m| m.as_str()).unwrap_or_default()))

@@ -2,7 +2,8 @@
 
 mod operators;
 
-use super::ast::{Call, Element, Entry, Expr, Kind, Literal, Macro, MacroKind, Select};
+use super::ast::{Call, Element, Entry, Expr, Kind, Literal, MESSAGE, Macro, MacroKind, Select};
+use super::check::dotted;
 use super::issue::Issue;
 use super::lexer::{Spanned, Token, tokenize};
 use operators::Rank;
@@ -180,10 +181,39 @@ impl<'t> Parser<'t> {
                 let index = self.expr()?;
                 self.expect("]")?;
                 operand = self.call(at, "_[_]", None, vec![operand, index])?;
+            } else if matches!(self.peek(), Token::Punct("{" | "{?"))
+                && let Some(name) = dotted(&operand)
+            {
+                return self.message(operand.at, &name);
             } else {
                 return Ok(operand);
             }
         }
+    }
+
+    /// `Object.spec{replicas: 1}`: a call that makes a message of a map.
+    fn message(&mut self, at: usize, name: &str) -> Parsed {
+        let mut optional = self.take("{?");
+        if !optional {
+            self.expect("{")?;
+        }
+        let mut entries = Vec::new();
+        while optional || !self.take("}") {
+            optional |= self.take("?");
+            let key_at = self.at();
+            let Token::Ident(field) = self.advance() else { return Err(Issue::syntax("a field needs a name".into(), key_at)) };
+            let key = self.node(key_at, Kind::Literal(Literal::String(field)))?;
+            self.expect(":")?;
+            entries.push(Entry { key, value: self.expr()?, optional });
+            optional = false;
+            if !self.take(",") {
+                self.expect("}")?;
+                break;
+            }
+        }
+        let fields = self.node(at, Kind::Map(entries))?;
+        let call = self.call(at, &format!("{MESSAGE}{name}"), None, vec![fields])?;
+        self.members(call)
     }
 
     fn identifier(&mut self) -> Result<Arc<str>, Issue> {

@@ -1,6 +1,6 @@
 //! What can be said about literals before an expression runs.
 
-use super::ast::{Call, Expr, Kind, Literal, Macro};
+use super::ast::{Call, Expr, Kind, Literal, MESSAGE, Macro};
 use super::check::Checked;
 use super::eval::of_literal;
 use super::functions;
@@ -49,7 +49,7 @@ impl<'s> Linter<'_, 's> {
             Kind::Call(call) => {
                 self.call(call, expr.at);
                 call.target.iter().for_each(|target| self.visit(target, may_mix));
-                let may_mix = may_mix || call.function.as_ref() == "format";
+                let may_mix = may_mix || call.function.as_ref() == "format" || call.function.starts_with(MESSAGE);
                 call.args.iter().for_each(|arg| self.visit(arg, may_mix));
             }
             Kind::List(elements) => {

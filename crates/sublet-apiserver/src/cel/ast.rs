@@ -60,9 +60,12 @@ pub(super) struct Select {
     pub(super) optional: bool,
 }
 
+/// Begins the name of a call that makes a message; the name of its type follows.
+pub(super) const MESSAGE: &str = "@new ";
+
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Call {
-    /// `_+_`, `size`, `ip.isCanonical`.
+    /// `_+_`, `size`, `ip.isCanonical`, `@new Object.spec`.
     pub(super) function: Arc<str>,
     pub(super) target: Option<Expr>,
     pub(super) args: Vec<Expr>,

@@ -311,6 +311,7 @@ isSemver string bool -> bool
 .major semver -> int
 .minor semver -> int
 .patch semver -> int
+jsonpatch.escapeKey string -> string
 .validate format string -> optional<list<string>>
 format.named string -> optional<format>
 format.dns1123Label - -> format

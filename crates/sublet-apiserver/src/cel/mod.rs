@@ -12,8 +12,10 @@ mod eval;
 mod fold;
 mod functions;
 mod issue;
+mod lazy;
 mod lexer;
 mod literals;
+mod messages;
 mod moment;
 mod parser;
 mod sizes;
@@ -21,9 +23,11 @@ mod types;
 mod value;
 
 pub use eval::EvalError;
+pub use lazy::Lazy;
+pub use messages::to_json;
 pub use moment::Moment;
-pub(in crate::crd) use sizes::size_min;
-pub use types::{AUTHORIZER, DECISION, GROUP_CHECK, PATH_CHECK, RESOURCE_CHECK, Type, declare, declare_at};
+pub(crate) use sizes::size_min;
+pub use types::{AUTHORIZER, DECISION, Fields, GROUP_CHECK, PATH_CHECK, RESOURCE_CHECK, Type, declare, declare_at};
 pub use value::{Extension, Opaque, Val, of_json};
 
 use ast::{Expr, Kind};
@@ -85,10 +89,25 @@ impl Program {
 
     /// Runs the expression; the second value is what it cost.
     pub fn eval<'v>(&self, variables: &[(&str, Val<'v>)], cost_max: u64) -> (Result<Val<'v>, EvalError>, u64) {
-        let scope = variables.iter().map(|(name, value)| (*name, value.clone())).collect();
-        let mut evaluator = Evaluator { scope, cost: 0, limit: cost_max.min(CALL_COST_MAX) };
+        self.eval_with(variables, None, cost_max)
+    }
+
+    /// As [`Self::eval`], with expressions under names of their own, which run when somebody looks at them.
+    pub fn eval_with<'v>(
+        &self,
+        variables: &[(&str, Val<'v>)],
+        lazy: Option<&Lazy<'v, '_>>,
+        cost_max: u64,
+    ) -> (Result<Val<'v>, EvalError>, u64) {
+        let scope: Vec<_> = variables.iter().map(|(name, value)| (*name, value.clone())).collect();
+        let mut evaluator = Evaluator { root: scope.len(), scope, lazy, cost: 0, limit: cost_max.min(CALL_COST_MAX) };
         let result = evaluator.expr(&self.expr);
         (result, evaluator.cost)
+    }
+
+    /// A message that is of another type than the field that it stands in: `Object.spec{a: Object.spec.b{}}`.
+    pub fn misplaced(&self) -> Option<String> {
+        messages::misplaced(&self.expr, None)
     }
 }
 

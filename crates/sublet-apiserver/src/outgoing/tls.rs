@@ -1,0 +1,168 @@
+//! Whom outgoing calls believe, and what they show of themselves.
+
+use base64::Engine as _;
+use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
+use rustls::crypto::CryptoProvider;
+use rustls::{ClientConfig, DigitallySignedStruct, RootCertStore, SignatureScheme};
+use rustls_pki_types::pem::PemObject as _;
+use rustls_pki_types::{CertificateDer, PrivateKeyDer, ServerName, UnixTime};
+use sha2::{Digest as _, Sha256};
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex};
+
+/// Configurations kept; all are dropped when one more is wanted.
+const CONFIGS_MAX: usize = 128;
+
+/// Where the roots of the system are, on the systems that images are made of.
+const SYSTEM_ROOTS: [&str; 3] = ["/etc/ssl/certs/ca-certificates.crt", "/etc/pki/tls/certs/ca-bundle.crt", "/etc/ssl/cert.pem"];
+
+/// Whose certificates are believed.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub(crate) enum Trust {
+    /// The roots of the system.
+    System,
+    /// Authorities in PEM.
+    Bundle(Arc<[u8]>),
+    /// Anybody: `insecureSkipTLSVerify` of an APIService.
+    Anybody,
+}
+
+/// A client certificate with its key.
+#[derive(Debug)]
+pub(crate) struct Identity {
+    pub(crate) certificate_pem: String,
+    pub(crate) key_pem: String,
+    pub(crate) fingerprint: [u8; 32],
+}
+
+#[derive(Debug, Default)]
+pub(super) struct Configs {
+    /// Made once for the same trust and identity.
+    made: Mutex<HashMap<(Trust, Option<[u8; 32]>), Arc<ClientConfig>>>,
+}
+
+impl Trust {
+    /// From a `caBundle`: PEM in base64.
+    pub(crate) fn of_bundle(base64: &str) -> Result<Self, String> {
+        if base64.is_empty() {
+            return Ok(Self::System);
+        }
+        let pem = base64::engine::general_purpose::STANDARD.decode(base64).map_err(|e| format!("illegal base64 data: {e}"))?;
+        Ok(Self::Bundle(pem.into()))
+    }
+}
+
+impl Identity {
+    pub(crate) fn new(certificate_pem: String, key_pem: String) -> Self {
+        let fingerprint = Sha256::digest(certificate_pem.as_bytes()).into();
+        Self { certificate_pem, key_pem, fingerprint }
+    }
+}
+
+impl Configs {
+    pub(super) fn get(&self, trust: &Trust, identity: Option<&Arc<Identity>>) -> Result<Arc<ClientConfig>, String> {
+        let key = (trust.clone(), identity.map(|i| i.fingerprint));
+        let mut made = self.made.lock().expect("no holder of this lock panics");
+        if let Some(found) = made.get(&key) {
+            return Ok(found.clone());
+        }
+        let config = Arc::new(build(trust, identity.map(|i| &**i))?);
+        if made.len() >= CONFIGS_MAX {
+            made.clear();
+        }
+        made.insert(key, config.clone());
+        Ok(config)
+    }
+}
+
+fn build(trust: &Trust, identity: Option<&Identity>) -> Result<ClientConfig, String> {
+    let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());
+    let builder = ClientConfig::builder_with_provider(provider.clone()).with_safe_default_protocol_versions().map_err(|e| e.to_string())?;
+    let builder = match trust {
+        Trust::Anybody => builder.dangerous().with_custom_certificate_verifier(Arc::new(Believing(provider))),
+        Trust::System => builder.with_root_certificates(system_roots()),
+        Trust::Bundle(pem) => {
+            builder.with_root_certificates(roots(pem).ok_or("unable to load root certificates: unable to parse bytes as PEM block")?)
+        }
+    };
+    let mut config = match identity {
+        None => builder.with_no_client_auth(),
+        Some(identity) => {
+            let chain: Result<Vec<_>, _> = CertificateDer::pem_slice_iter(identity.certificate_pem.as_bytes()).collect();
+            let key = PrivateKeyDer::from_pem_slice(identity.key_pem.as_bytes()).map_err(|e| e.to_string())?;
+            builder.with_client_auth_cert(chain.map_err(|e| e.to_string())?, key).map_err(|e| e.to_string())?
+        }
+    };
+    config.alpn_protocols = vec![b"http/1.1".to_vec()];
+    Ok(config)
+}
+
+fn roots(pem: &[u8]) -> Option<RootCertStore> {
+    let mut store = RootCertStore::empty();
+    store.add_parsable_certificates(CertificateDer::pem_slice_iter(pem).filter_map(Result::ok));
+    (!store.is_empty()).then_some(store)
+}
+
+fn system_roots() -> RootCertStore {
+    let pem = SYSTEM_ROOTS.iter().find_map(|path| std::fs::read(path).ok());
+    pem.and_then(|pem| roots(&pem)).unwrap_or_else(RootCertStore::empty)
+}
+
+/// A failed handshake as Go words it.
+pub(super) fn shown(error: &std::io::Error, server_name: &str) -> String {
+    use rustls::{CertificateError, Error};
+    let Some(Error::InvalidCertificate(why)) = error.get_ref().and_then(|e| e.downcast_ref::<Error>()) else {
+        return match error.kind() {
+            std::io::ErrorKind::UnexpectedEof => "EOF".into(),
+            _ => format!("tls: {error}"),
+        };
+    };
+    let why = match why {
+        CertificateError::UnknownIssuer => "certificate signed by unknown authority".into(),
+        CertificateError::Expired | CertificateError::ExpiredContext { .. } => "certificate has expired or is not yet valid".into(),
+        CertificateError::NotValidForName | CertificateError::NotValidForNameContext { .. } => {
+            format!("certificate is not valid for {server_name}")
+        }
+        other => other.to_string(),
+    };
+    format!("tls: failed to verify certificate: x509: {why}")
+}
+
+/// Believes every certificate, and still wants its key.
+#[derive(Debug)]
+struct Believing(Arc<CryptoProvider>);
+
+impl ServerCertVerifier for Believing {
+    fn verify_server_cert(
+        &self,
+        _: &CertificateDer<'_>,
+        _: &[CertificateDer<'_>],
+        _: &ServerName<'_>,
+        _: &[u8],
+        _: UnixTime,
+    ) -> Result<ServerCertVerified, rustls::Error> {
+        Ok(ServerCertVerified::assertion())
+    }
+
+    fn verify_tls12_signature(
+        &self,
+        message: &[u8],
+        cert: &CertificateDer<'_>,
+        dss: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, rustls::Error> {
+        rustls::crypto::verify_tls12_signature(message, cert, dss, &self.0.signature_verification_algorithms)
+    }
+
+    fn verify_tls13_signature(
+        &self,
+        message: &[u8],
+        cert: &CertificateDer<'_>,
+        dss: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, rustls::Error> {
+        rustls::crypto::verify_tls13_signature(message, cert, dss, &self.0.signature_verification_algorithms)
+    }
+
+    fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
+        self.0.signature_verification_algorithms.supported_schemes()
+    }
+}
