@@ -3,6 +3,7 @@
 mod custom;
 mod documents;
 mod handle;
+mod health;
 mod listen;
 mod local;
 mod metrics;
