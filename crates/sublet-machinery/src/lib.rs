@@ -7,6 +7,7 @@
 //! Invariants: no IO, no clock, no async. Everything is a function of its arguments.
 
 pub mod apply;
+pub mod claims;
 pub mod error;
 pub mod metadata;
 pub mod names;

@@ -39,6 +39,7 @@ resources! {
     STORAGE_CLASSES = "storage.k8s.io" / "v1" / "storageclasses";
     VOLUME_ATTRIBUTES_CLASSES = "storage.k8s.io" / "v1" / "volumeattributesclasses";
     PRIORITY_CLASSES = "scheduling.k8s.io" / "v1" / "priorityclasses";
+    RESOURCE_CLAIMS = "resource.k8s.io" / "v1" / "resourceclaims";
     RUNTIME_CLASSES = "node.k8s.io" / "v1" / "runtimeclasses";
     INGRESSES = "networking.k8s.io" / "v1" / "ingresses";
     NETWORK_POLICIES = "networking.k8s.io" / "v1" / "networkpolicies";

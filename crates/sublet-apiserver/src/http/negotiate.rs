@@ -40,6 +40,11 @@ pub fn accept(headers: &HeaderMap, is_list: bool) -> Result<Accepted, ApiError> 
     first(headers, |_| true, "application/json, application/yaml, application/vnd.kubernetes.protobuf", streams)
 }
 
+/// The same for a kind that is answered and never kept: it has no columns.
+pub fn accept_answer(headers: &HeaderMap) -> Result<Accepted, ApiError> {
+    first(headers, |accepted| accepted.form != Form::Table, "application/json, application/yaml, application/vnd.kubernetes.protobuf", "")
+}
+
 /// The same for a custom resource, which has no protobuf; its metadata has.
 pub fn accept_custom(headers: &HeaderMap) -> Result<Accepted, ApiError> {
     let speaks = |accepted: &Accepted| accepted.encoding != Encoding::Protobuf || accepted.form == Form::Metadata;
@@ -133,6 +138,18 @@ mod tests {
         assert_eq!(check(table), None);
         assert_eq!(check("application/yaml"), Some((Encoding::Yaml, Form::Whole)));
         assert_eq!(check("application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1"), Some((Encoding::Json, Form::Metadata)));
+    }
+
+    #[test]
+    fn what_is_never_kept_has_no_table() {
+        let check = |header: &str| {
+            let mut headers = HeaderMap::new();
+            headers.insert(ACCEPT, header.parse().unwrap());
+            accept_answer(&headers).map(|a| (a.encoding, a.form)).map_err(|e| e.code)
+        };
+        let table = "application/json;as=Table;v=v1;g=meta.k8s.io";
+        assert_eq!(check(table), Err(406));
+        assert_eq!(check(&format!("{table}, application/json")), Ok((Encoding::Json, Form::Whole)));
     }
 
     #[test]

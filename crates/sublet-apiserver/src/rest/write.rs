@@ -212,7 +212,7 @@ impl Server {
             object.metadata_mut().remove("resourceVersion");
         }
         let unconditional = object.resource_version().is_empty();
-        if unconditional && !strategy.unconditional_update {
+        if unconditional && exists && !strategy.unconditional_update {
             // With the name of the resource, where other validation has the kind.
             let error = FieldError::invalid(&FieldPath::new("metadata.resourceVersion"), 0, "must be specified for an update");
             return Err(ApiError::invalid(&request.resource.group, &request.resource.plural, object.name(), &[error]));

@@ -1,6 +1,7 @@
 //! The way of a request: who asks, may they, what do they want, how is the answer written.
 
 use super::Server;
+use super::health;
 use super::system::system_user;
 use crate::admission::{Attributes, Operation, UserInfo};
 use crate::auth::authn::Certified;
@@ -22,6 +23,7 @@ use serde_json::json;
 use std::borrow::Cow;
 use std::sync::{Arc, Mutex};
 use sublet_machinery::selector::FieldSelector;
+use sublet_machinery::structural::format::parse_go_duration;
 use sublet_machinery::{ApiError, ObjectExt, Reason};
 
 /// Marks a request from within the process; the identity needs no proof.
@@ -83,9 +85,12 @@ impl Server {
         if self.stop_token().is_cancelled() {
             return Err(ApiError::unavailable("the server is shutting down"));
         }
+        let long_running = info.verb == "watch" || CONNECT.contains(&info.subresource.as_str());
+        if !long_running {
+            check_timeout(query.get("timeout"))?;
+        }
         let user = self.identify(parts, info)?;
         self.authorize(&user, &by_selected_name(info, query))?;
-        let long_running = info.verb == "watch" || CONNECT.contains(&info.subresource.as_str());
         let _permit = if long_running {
             None
         } else {
@@ -185,9 +190,10 @@ impl Server {
             return self.subresource(request).await;
         }
         if matches!(resource.group.as_str(), "authentication.k8s.io" | "authorization.k8s.io") && info.verb == "create" {
+            let accepted = Accepted { pretty: request.accepted.pretty, ..negotiate::accept_answer(request.headers)? };
             let body = crate::rest::decode::parse_body(request)?;
             let answer = self.security().reviews.review(&resource.kind, request.namespace(), body, request.user, self.clock_now())?;
-            return Ok(respond::value(StatusCode::CREATED, request.accepted, &answer));
+            return Ok(respond::value(StatusCode::CREATED, accepted, &answer));
         }
         if resource.plural == "bindings" && resource.group.is_empty() && info.verb == "create" {
             return self.bind_by_body(request).await;
@@ -319,8 +325,8 @@ impl Server {
         _body: &Bytes,
     ) -> Result<HttpResponse, ApiError> {
         let path = info.path.trim_end_matches('/');
-        if matches!(path, "/healthz" | "/livez" | "/readyz") {
-            return Ok(health(path, query));
+        if let Some(answer) = health::answer(path, query) {
+            return Ok(answer);
         }
         let document = || self.document(path, query, &parts.headers, accepted.clone().unwrap_or_default());
         if !matches!(parts.method, Method::GET | Method::HEAD) {
@@ -342,10 +348,6 @@ impl Server {
             }
             _ => {}
         }
-        if let Some(check) = ["/healthz/", "/livez/", "/readyz/"].iter().find_map(|p| path.strip_prefix(p)) {
-            let known = matches!(check, "ping" | "log" | "etcd");
-            return if known { Ok(respond::text(StatusCode::OK, "ok")) } else { Ok(respond::no_such_page()) };
-        }
         document().unwrap_or_else(|| self.no_such_plain_path(path))
     }
 
@@ -356,6 +358,14 @@ impl Server {
             None => Ok(respond::no_such_page()),
         }
     }
+}
+
+/// How long the client waits is its own affair, but it must say so in Go's notation.
+fn check_timeout(timeout: &str) -> Result<(), ApiError> {
+    if timeout.is_empty() || parse_go_duration(timeout).is_some() {
+        return Ok(());
+    }
+    Err(ApiError::bad_request(format!("invalid timeout specified in the request URL - time: invalid duration {timeout:?}")))
 }
 
 /// A name must be good for a path.
@@ -398,14 +408,6 @@ fn by_selected_name<'a>(info: &'a RequestInfo, query: &Query) -> Cow<'a, Request
         Some(name) => Cow::Owned(RequestInfo { name, ..info.clone() }),
         None => Cow::Borrowed(info),
     }
-}
-
-fn health(path: &str, query: &Query) -> HttpResponse {
-    if !query.has("verbose") {
-        return respond::text(StatusCode::OK, "ok");
-    }
-    let name = path.trim_start_matches('/');
-    respond::text(StatusCode::OK, format!("[+]ping ok\n[+]log ok\n[+]etcd ok\n{name} check passed\n"))
 }
 
 fn version() -> serde_json::Value {

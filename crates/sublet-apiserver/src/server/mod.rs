@@ -5,6 +5,7 @@ mod convert;
 mod custom;
 mod documents;
 mod handle;
+mod health;
 mod listen;
 mod local;
 mod metrics;

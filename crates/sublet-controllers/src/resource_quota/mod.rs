@@ -14,8 +14,10 @@ use std::sync::Arc;
 use std::time::Duration;
 use sublet_machinery::{Gvr, ObjectExt};
 use sublet_runtime::manager::{Mapping, map};
-use sublet_runtime::resources::{CONFIG_MAPS, PERSISTENT_VOLUME_CLAIMS, PODS, REPLICATION_CONTROLLERS, RESOURCE_QUOTAS, SERVICES};
-use sublet_runtime::{Change, ClientError, Controller, Ctx, Key, Outcome, Reconciler};
+use sublet_runtime::resources::{
+    CONFIG_MAPS, PERSISTENT_VOLUME_CLAIMS, PODS, REPLICATION_CONTROLLERS, RESOURCE_CLAIMS, RESOURCE_QUOTAS, SECRETS, SERVICES,
+};
+use sublet_runtime::{Change, ClientError, Controller, Ctx, Key, ListOptions, Outcome, Reconciler};
 use usage::ResourceList;
 
 /// How often objects are counted that no local copy tells about.
@@ -141,11 +143,16 @@ async fn by_resource(ctx: &Ctx, names: &[String]) -> Result<Vec<(Gvr, BTreeSet<S
 }
 
 /// The objects of a namespace, and whether they had to be asked for: where nobody holds a copy, the
-/// metadata is enough to count.
+/// metadata of most is enough to count.
 async fn objects(ctx: &Ctx, gvr: &Gvr, namespace: &str) -> Result<(Vec<Arc<Value>>, bool), ClientError> {
     if let Some(informer) = ctx.cached(gvr).filter(|i| i.is_synced()) {
-        let is_watched = usage::known().contains(gvr) && gvr.resource != "secrets";
+        let is_watched = usage::known().contains(gvr) && ![SECRETS, RESOURCE_CLAIMS].contains(gvr);
         return Ok((informer.list(Some(namespace)), !is_watched));
+    }
+    if *gvr == RESOURCE_CLAIMS {
+        // What they ask for counts as well.
+        let live = ctx.client.list(gvr, namespace, &ListOptions::default()).await?;
+        return Ok((live.items.into_iter().map(Arc::new).collect(), true));
     }
     Ok((metadata::list(&ctx.client, gvr, namespace).await?.into_iter().map(Arc::new).collect(), true))
 }

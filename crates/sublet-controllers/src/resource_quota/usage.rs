@@ -6,8 +6,10 @@ use jiff::Timestamp;
 use serde_json::Value;
 use std::collections::BTreeMap;
 use sublet_machinery::quantity::Format;
-use sublet_machinery::{Gvr, ObjectExt, Quantity};
-use sublet_runtime::resources::{CONFIG_MAPS, PERSISTENT_VOLUME_CLAIMS, PODS, REPLICATION_CONTROLLERS, RESOURCE_QUOTAS, SECRETS, SERVICES};
+use sublet_machinery::{Gvr, ObjectExt, Quantity, claims};
+use sublet_runtime::resources::{
+    CONFIG_MAPS, PERSISTENT_VOLUME_CLAIMS, PODS, REPLICATION_CONTROLLERS, RESOURCE_CLAIMS, RESOURCE_QUOTAS, SECRETS, SERVICES,
+};
 
 pub(super) type ResourceList = BTreeMap<String, Quantity>;
 
@@ -15,8 +17,8 @@ const STORAGE_CLASS_SUFFIX: &str = ".storageclass.storage.k8s.io/";
 const STORAGE_CLASS_ANNOTATION: &str = "volume.beta.kubernetes.io/storage-class";
 
 /// The resources with names of their own in quotas; all others count as `count/RESOURCE.GROUP`.
-pub(super) fn known() -> [Gvr; 7] {
-    [PODS, SERVICES, PERSISTENT_VOLUME_CLAIMS, CONFIG_MAPS, SECRETS, REPLICATION_CONTROLLERS, RESOURCE_QUOTAS]
+pub(super) fn known() -> [Gvr; 8] {
+    [PODS, SERVICES, PERSISTENT_VOLUME_CLAIMS, CONFIG_MAPS, SECRETS, REPLICATION_CONTROLLERS, RESOURCE_QUOTAS, RESOURCE_CLAIMS]
 }
 
 pub(super) fn zero() -> Quantity {
@@ -61,6 +63,7 @@ pub(super) fn counts(group_resource: &str, name: &str) -> bool {
         "persistentvolumeclaims" => ["persistentvolumeclaims", "requests.storage"]
             .iter()
             .any(|base| name == *base || name.strip_suffix(base).is_some_and(|class| class.ends_with(STORAGE_CLASS_SUFFIX))),
+        "resourceclaims.resource.k8s.io" => name.ends_with(claims::DEVICES_SUFFIX),
         "configmaps" | "secrets" | "replicationcontrollers" | "resourcequotas" => name == group_resource,
         _ => false,
     }
@@ -86,6 +89,10 @@ pub(super) fn of(group_resource: &str, object: &Value, now: Timestamp) -> Resour
         "pods" if !has_ended(object, now) => add_pod(&mut usage, object),
         "services" => add_service(&mut usage, object),
         "persistentvolumeclaims" => add_claim(&mut usage, object),
+        "resourceclaims.resource.k8s.io" => {
+            let devices = claims::devices_by_class(object).into_iter();
+            usage.extend(devices.map(|(class, n)| (class + claims::DEVICES_SUFFIX, Quantity::new(n, Format::DecimalSi))));
+        }
         "configmaps" | "secrets" | "replicationcontrollers" | "resourcequotas" => _ = usage.insert(group_resource.into(), count(1)),
         _ => {}
     }

@@ -7,7 +7,7 @@ use crate::strategy::pod::qos;
 use crate::strategy::quantities::{ResourceList, is_pod_level, pod_sum, read_list};
 use serde_json::Value;
 use sublet_machinery::quantity::Format;
-use sublet_machinery::{ObjectExt, Quantity};
+use sublet_machinery::{ObjectExt, Quantity, claims};
 
 const STORAGE_CLASS_SUFFIX: &str = ".storageclass.storage.k8s.io/";
 
@@ -20,7 +20,7 @@ pub(super) fn handles(attributes: &Attributes<'_>) -> bool {
             _ => false,
         },
         ("pods", "resize") => update,
-        ("services" | "persistentvolumeclaims", "") => true,
+        ("services" | "persistentvolumeclaims" | "resourceclaims.resource.k8s.io", "") => true,
         ("persistentvolumeclaims", "status") => update,
         (_, "") => !update,
         _ => false,
@@ -34,6 +34,10 @@ pub(super) fn of(group_resource: &str, object: &Value) -> ResourceList {
         "pods" => add_pod(&mut usage, object),
         "services" => add_service(&mut usage, object),
         "persistentvolumeclaims" => add_claim(&mut usage, object),
+        "resourceclaims.resource.k8s.io" => {
+            let devices = claims::devices_by_class(object).into_iter();
+            usage.extend(devices.map(|(class, n)| (class + claims::DEVICES_SUFFIX, Quantity::new(n, Format::DecimalSi))));
+        }
         "configmaps" | "resourcequotas" | "replicationcontrollers" | "secrets" => {
             usage.insert(group_resource.to_string(), one);
         }
@@ -51,6 +55,7 @@ pub(super) fn matching<'a>(group_resource: &str, names: impl Iterator<Item = &'a
         "persistentvolumeclaims" => ["persistentvolumeclaims", "requests.storage"]
             .iter()
             .any(|base| name == *base || name.ends_with(&format!("{STORAGE_CLASS_SUFFIX}{base}"))),
+        "resourceclaims.resource.k8s.io" => name.ends_with(claims::DEVICES_SUFFIX),
         "configmaps" | "resourcequotas" | "replicationcontrollers" | "secrets" => name == group_resource,
         _ => false,
     };
