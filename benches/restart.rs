@@ -9,6 +9,7 @@ use anyhow::{Result, ensure};
 use clap::Parser;
 use std::time::Duration;
 use sublet::compose::host::{EmbeddedHost, EmbeddedHostSpec, Operator};
+use sublet::compose::name_server::host_resolver;
 use sublet::compose::packed::PackedConfig;
 use sublet::compose::tenant_reach;
 use sublet_e2e::{Cluster, eventually};
@@ -57,6 +58,8 @@ async fn bench(arguments: Arguments) -> Result<()> {
             service_cidr,
             pods_reach: tenant_reach(listen, None),
             streams: (*cluster).clone(),
+            resolver: host_resolver(),
+            pods_resolve: true,
         };
         Operator::start(host.api.client("sublet"), config).await
     };

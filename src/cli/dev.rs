@@ -3,7 +3,7 @@
 use super::apiserver::{terminated, write_kubeconfig};
 use super::host::client;
 use crate::compose::host::{EmbeddedHost, EmbeddedHostSpec, Operator};
-use crate::compose::name_server;
+use crate::compose::name_server::host_resolver;
 use crate::compose::packed::PackedConfig;
 use crate::compose::tenant_reach;
 use anyhow::{Context as _, Result};
@@ -12,7 +12,6 @@ use ipnet::IpNet;
 use std::net::IpAddr;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
-use sublet_dns::ResolverConfig;
 use sublet_host::HostConfig;
 use sublet_runtime::Client;
 
@@ -90,12 +89,6 @@ impl Dev {
             embedded.stop().await;
         }
     }
-}
-
-/// The name servers that this machine or pod asks.
-pub fn host_resolver() -> ResolverConfig {
-    let text = std::fs::read_to_string("/etc/resolv.conf").unwrap_or_default();
-    ResolverConfig::parse(&text).without_cluster(name_server::DOMAIN)
 }
 
 /// The operator with its tenants under `dir`; `simulated`: on a host whose pods run nothing.

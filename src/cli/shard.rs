@@ -1,10 +1,10 @@
 //! `sublet shard`
 
 use super::apiserver::terminated;
-use super::dev::host_resolver;
 use super::host::HostArguments;
 use super::pod::PodArguments;
 use crate::compose::in_cluster;
+use crate::compose::name_server::host_resolver;
 use crate::compose::packed::PackedConfig;
 use crate::compose::tenant::PodReach;
 use anyhow::Result;

@@ -6,7 +6,7 @@ use std::net::IpAddr;
 use std::sync::Arc;
 use sublet_apiserver::reader::Reader;
 use sublet_apiserver::server::Server;
-use sublet_dns::{DnsServer, ServerConfig, Sockets, Upstream, World, Zone, ZoneConfig};
+use sublet_dns::{DnsServer, ResolverConfig, ServerConfig, Sockets, Upstream, World, Zone, ZoneConfig};
 use sublet_machinery::ObjectExt;
 
 /// The domain of every cluster. Kubelets of tenants' pods are told the same.
@@ -16,6 +16,12 @@ const SERVICES: &str = "services";
 const SLICES: &str = "endpointslices.discovery.k8s.io";
 const NAMESPACES: &str = "namespaces";
 const SERVICE_NAME_LABEL: &str = "kubernetes.io/service-name";
+
+/// The name servers that this machine or pod asks.
+pub fn host_resolver() -> ResolverConfig {
+    let text = std::fs::read_to_string("/etc/resolv.conf").unwrap_or_default();
+    ResolverConfig::parse(&text).without_cluster(DOMAIN)
+}
 
 /// Serves until stopped. `address` is where pods reach it.
 pub fn start(server: Server, sockets: Sockets, address: Option<IpAddr>, upstream: Arc<Upstream>) -> Result<DnsServer> {
