@@ -50,6 +50,8 @@ pub struct ApiServer {
     pub address: SocketAddr,
     /// Where clients reach it.
     pub url: String,
+    /// The server as the system reaches it, without a network.
+    local: kube::Client,
     backend: Arc<dyn Backend>,
     serving: Arc<ServingCertificate>,
     cancel: CancellationToken,
@@ -98,12 +100,13 @@ impl ApiServer {
         let tls = server_tls(serving.clone(), &authorities)?;
         let cancel = CancellationToken::new();
         let listening = listen(server.clone(), spec.listener, tls, cancel.clone())?;
-        Ok(Self { server, address, url, backend: spec.backend, serving, cancel, listening: listening.task })
+        let local = kube::Client::new(server.system_service(), "default");
+        Ok(Self { server, address, url, local, backend: spec.backend, serving, cancel, listening: listening.task })
     }
 
     /// A client in the same process, as the system.
     pub fn client(&self, field_manager: &str) -> Client {
-        Client::new(kube::Client::new(self.server.system_service(), "default"), field_manager)
+        Client::new(self.local.clone(), field_manager)
     }
 
     /// New connections get the new certificate.

@@ -114,6 +114,10 @@ impl Operator {
         Ok(Self { packed, tasks, cancel })
     }
 
+    pub fn packed(&self) -> &Packed {
+        &self.packed
+    }
+
     /// Stops the operator, then every tenant. Objects on the host stay as they are.
     pub async fn stop(self) {
         self.cancel.cancel();

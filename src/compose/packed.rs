@@ -14,7 +14,7 @@ use sublet_operator::tenant_service::Reached;
 use sublet_operator::{ControlPlaneError, ControlPlanes, PlaneStatus, Tenant};
 use sublet_pki::Pki;
 use sublet_runtime::Client;
-use sublet_syncer::{HostCache, TenantIdentity};
+use sublet_syncer::{HostCache, Syncer, TenantIdentity};
 use tokio::sync::Mutex;
 
 /// Where packed tenants live and listen.
@@ -96,6 +96,16 @@ impl Packed {
         let reached = front::ensure(self.host.client(), tenant, &self.config.pods_reach, ports).await.map_err(failed)?;
         slot.front = Some((Instant::now(), reached.clone()));
         Ok(reached)
+    }
+
+    /// The syncers that have seen both sides in full.
+    pub async fn syncers(&self) -> Vec<Syncer> {
+        let slots: Vec<_> = self.planes.lock().await.values().cloned().collect();
+        let mut syncers = Vec::new();
+        for slot in slots {
+            syncers.extend(slot.lock().await.plane.as_ref().and_then(ControlPlane::syncer).cloned());
+        }
+        syncers
     }
 
     /// Stops all tenants, for the end of the process.

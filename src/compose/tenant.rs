@@ -31,6 +31,9 @@ use tokio_util::sync::CancellationToken;
 
 const STORE_FILE: &str = "store.redb";
 const PORT_FILE: &str = "port";
+/// Pages of its file that a tenant's store keeps: there are hundreds of them in a process, and the system
+/// caches the files too.
+const STORE_CACHE_BYTES: usize = 32 * 1024;
 
 /// A running control plane. Everything it started ends with it.
 pub struct ControlPlane {
@@ -48,6 +51,7 @@ pub struct ControlPlane {
 }
 
 struct RunningSyncer {
+    syncer: Syncer,
     status: watch::Receiver<SyncerStatus>,
     task: JoinHandle<()>,
     cancel: CancellationToken,
@@ -78,7 +82,8 @@ pub enum PodReach {
 impl ControlPlane {
     /// `bound` are its ports, `reached` the Service that leads to them.
     pub async fn start(tenant: &Tenant, pki: &Pki, place: &Place, host: &Arc<HostCache>, bound: Bound, reached: &Reached) -> Result<Self> {
-        let backend: Arc<dyn Backend> = Arc::new(EmbeddedBackend::open(place.dir.join(STORE_FILE), Options::default())?);
+        let options = Options { cache_bytes: STORE_CACHE_BYTES };
+        let backend: Arc<dyn Backend> = Arc::new(EmbeddedBackend::open(place.dir.join(STORE_FILE), options)?);
         let identity = backend.identity();
         let service_ip = front::service_ip(reached);
         let PodReach::Address(reached_at) = &place.pods_reach;
@@ -152,8 +157,8 @@ impl ControlPlane {
         }
         let cancel = CancellationToken::new();
         let status = syncer.status();
-        let task = tokio::spawn(syncer.run(cancel.clone()));
-        self.syncer = Some(RunningSyncer { status, task, cancel });
+        let task = tokio::spawn(syncer.clone().run(cancel.clone()));
+        self.syncer = Some(RunningSyncer { syncer, status, task, cancel });
     }
 
     /// What pods are told: the Service in front of this control plane, for its API and for names.
@@ -208,7 +213,7 @@ impl ControlPlane {
     }
 
     pub fn status(&self) -> PlaneStatus {
-        let synced = self.syncer.as_ref().is_some_and(|s| *s.status.borrow() == SyncerStatus::Running);
+        let synced = self.syncer().is_some();
         let store = self.api.server.store();
         PlaneStatus {
             serving: true,
@@ -219,6 +224,11 @@ impl ControlPlane {
             bytes: store.backend().size_bytes(),
             message: String::new(),
         }
+    }
+
+    /// The syncer when it has seen both sides in full, with its counters and its [`Syncer::patrol`].
+    pub fn syncer(&self) -> Option<&Syncer> {
+        self.syncer.as_ref().filter(|s| *s.status.borrow() == SyncerStatus::Running).map(|s| &s.syncer)
     }
 
     /// Whether the tenant has an object, for tests of isolation.

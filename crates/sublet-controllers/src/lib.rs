@@ -88,6 +88,7 @@ pub fn names() -> impl Iterator<Item = &'static str> {
 pub fn add_all(manager: &mut Manager, config: &ControllersConfig) {
     let informers = manager.informers();
     let informer = |gvr: &Gvr| informers.informer(gvr, &Scope::default()).0;
+    cluster_role_aggregation::keep_stubs(&informers);
     for gvr in [&PODS, &REPLICA_SETS, &CONTROLLER_REVISIONS] {
         kit::claim::index_orphans(&informer(gvr));
     }

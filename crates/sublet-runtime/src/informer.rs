@@ -1,6 +1,7 @@
 //! A local copy of one resource, kept true by list and watch, with the indexes that controllers need.
 
 use crate::client::{Client, ClientError, ListOptions, WatchEvent};
+use crate::held::{Held, is_kept_as_text};
 use futures::StreamExt;
 use serde_json::Value;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
@@ -56,7 +57,8 @@ pub struct Informer {
     gvr: Gvr,
     scope: Scope,
     transform: Option<Transform>,
-    /// Guards the copy; held for plain memory moves only.
+    as_text: bool,
+    /// Guards the copy; held for memory moves, and one object's text, only.
     store: RwLock<Store>,
     handlers: RwLock<Vec<Handler>>,
     synced: watch::Sender<bool>,
@@ -64,7 +66,7 @@ pub struct Informer {
 
 #[derive(Default)]
 struct Store {
-    objects: BTreeMap<NamespacedName, Arc<Value>>,
+    objects: BTreeMap<NamespacedName, Held>,
     by_owner: HashMap<String, BTreeSet<NamespacedName>>,
     by_index: HashMap<(&'static str, String), BTreeSet<NamespacedName>>,
     index_fns: Vec<(&'static str, IndexFn)>,
@@ -93,8 +95,8 @@ impl Informer {
     }
 
     fn build(gvr: Gvr, scope: Scope, transform: Option<Transform>) -> Arc<Self> {
-        let (store, handlers) = (RwLock::default(), RwLock::default());
-        Arc::new(Self { gvr, scope, transform, store, handlers, synced: watch::Sender::new(false) })
+        let (as_text, store, handlers) = (is_kept_as_text(&gvr), RwLock::default(), RwLock::default());
+        Arc::new(Self { gvr, scope, transform, as_text, store, handlers, synced: watch::Sender::new(false) })
     }
 
     pub fn gvr(&self) -> &Gvr {
@@ -119,7 +121,7 @@ impl Informer {
         }
         let mut entries: Vec<(String, NamespacedName)> = Vec::new();
         for (key, object) in &store.objects {
-            entries.extend(keys(object).into_iter().map(|k| (k, key.clone())));
+            entries.extend(keys(&object.object()).into_iter().map(|k| (k, key.clone())));
         }
         for (index_key, key) in entries {
             store.by_index.entry((name, index_key)).or_default().insert(key);
@@ -132,32 +134,43 @@ impl Informer {
     }
 
     pub fn get_key(&self, key: &NamespacedName) -> Option<Arc<Value>> {
-        self.store.read().expect("no holder panics").objects.get(key).cloned()
+        let held = self.store.read().expect("no holder panics").objects.get(key).cloned();
+        held.map(|h| h.object())
     }
 
     /// All objects, or those of one namespace, by name.
     pub fn list(&self, namespace: Option<&str>) -> Vec<Arc<Value>> {
-        let store = self.store.read().expect("no holder panics");
-        match namespace {
-            None => store.objects.values().cloned().collect(),
-            Some(namespace) => store
-                .objects
-                .range(NamespacedName::new(namespace, "")..)
-                .take_while(|(k, _)| k.namespace == namespace)
-                .map(|(_, o)| o.clone())
-                .collect(),
-        }
+        let held: Vec<Held> = {
+            let store = self.store.read().expect("no holder panics");
+            match namespace {
+                None => store.objects.values().cloned().collect(),
+                Some(namespace) => store
+                    .objects
+                    .range(NamespacedName::new(namespace, "")..)
+                    .take_while(|(k, _)| k.namespace == namespace)
+                    .map(|(_, o)| o.clone())
+                    .collect(),
+            }
+        };
+        held.iter().map(Held::object).collect()
     }
 
     /// The objects whose owner references name `uid`.
     pub fn owned_by(&self, uid: &str) -> Vec<Arc<Value>> {
-        let store = self.store.read().expect("no holder panics");
-        store.by_owner.get(uid).into_iter().flatten().filter_map(|k| store.objects.get(k).cloned()).collect()
+        self.held(|store| store.by_owner.get(uid))
     }
 
     pub fn by_index(&self, name: &'static str, key: &str) -> Vec<Arc<Value>> {
-        let store = self.store.read().expect("no holder panics");
-        store.by_index.get(&(name, key.to_string())).into_iter().flatten().filter_map(|k| store.objects.get(k).cloned()).collect()
+        let key = (name, key.to_string());
+        self.held(|store| store.by_index.get(&key))
+    }
+
+    fn held(&self, keys: impl Fn(&Store) -> Option<&BTreeSet<NamespacedName>>) -> Vec<Arc<Value>> {
+        let held: Vec<Held> = {
+            let store = self.store.read().expect("no holder panics");
+            keys(&store).into_iter().flatten().filter_map(|k| store.objects.get(k).cloned()).collect()
+        };
+        held.iter().map(Held::object).collect()
     }
 
     pub fn len(&self) -> usize {
@@ -189,7 +202,8 @@ impl Informer {
         let mut delay = RETRY_FIRST;
         while !cancel.is_cancelled() {
             let turn = async {
-                let version = self.relist(&client).await?;
+                // On the heap while it lasts: there are many informers, and nearly all of them just wait.
+                let version = Box::pin(self.relist(&client)).await?;
                 delay = RETRY_FIRST;
                 self.follow(&client, version).await
             };
@@ -247,7 +261,8 @@ impl Informer {
     /// Follows the watch, resuming it, until a relist is needed.
     async fn follow(&self, client: &Client, mut version: String) -> Result<(), ClientError> {
         loop {
-            let mut events = client.watch(&self.gvr, &self.scope.namespace, &version, &self.list_options()).await?;
+            let options = self.list_options();
+            let mut events = Box::pin(client.watch(&self.gvr, &self.scope.namespace, &version, &options)).await?;
             while let Some(event) = events.next().await {
                 let object = match event? {
                     WatchEvent::Added(object) | WatchEvent::Modified(object) => {
@@ -301,7 +316,7 @@ impl Informer {
     pub fn deleted(&self, key: &NamespacedName, uid: &str) {
         let old = {
             let mut store = self.store.write().expect("no holder panics");
-            if store.objects.get(key).is_none_or(|o| o.uid() != uid) {
+            if store.objects.get(key).is_none_or(|o| o.object().uid() != uid) {
                 return;
             }
             store.ahead.insert(key.clone(), Ahead::Deleted(uid.to_string()));
@@ -331,7 +346,8 @@ impl Informer {
             if stale || (own_write && at <= revision(&store.resource_version)) {
                 return;
             }
-            if let Some(old) = store.objects.get(&key)
+            let old = store.objects.get(&key).map(Held::object);
+            if let Some(old) = &old
                 && old.resource_version() == new.resource_version()
                 && !new.resource_version().is_empty()
             {
@@ -340,7 +356,7 @@ impl Informer {
             if own_write {
                 store.ahead.insert(key.clone(), Ahead::Written(at));
             }
-            let old = store.objects.insert(key.clone(), new.clone());
+            store.objects.insert(key.clone(), Held::new(&new, self.as_text));
             if let Some(old) = &old {
                 store.unindex(&key, old);
             }
@@ -382,7 +398,7 @@ impl Informer {
 
 impl Store {
     fn take(&mut self, key: &NamespacedName) -> Option<Arc<Value>> {
-        let old = self.objects.remove(key)?;
+        let old = self.objects.remove(key)?.object();
         self.unindex(key, &old);
         Some(old)
     }
@@ -425,7 +441,9 @@ fn revision(resource_version: &str) -> u64 {
     resource_version.parse().unwrap_or_default()
 }
 
-/// Informers shared by all loops of one process side, one per resource and scope.
+/// Informers shared by all loops of one process side, one per resource and scope. Their objects come
+/// without `managedFields`: no loop reads them, servers keep those of an update that has none, and
+/// they would be half of the memory.
 #[derive(Default)]
 pub struct Informers {
     all: RwLock<HashMap<(Gvr, Scope), Arc<Informer>>>,
@@ -434,11 +452,19 @@ pub struct Informers {
 impl Informers {
     /// The informer of a resource, made when nobody asked for it before. The caller runs new ones.
     pub fn informer(&self, gvr: &Gvr, scope: &Scope) -> (Arc<Informer>, bool) {
+        self.informer_with(gvr, scope, |_| {})
+    }
+
+    /// As [`Self::informer`]; a new one keeps what `transform` leaves of its objects.
+    pub fn informer_with(&self, gvr: &Gvr, scope: &Scope, transform: fn(&mut Value)) -> (Arc<Informer>, bool) {
         let mut all = self.all.write().expect("no holder panics");
         if let Some(informer) = all.get(&(gvr.clone(), scope.clone())) {
             return (informer.clone(), false);
         }
-        let informer = Informer::new(gvr.clone(), scope.clone());
+        let informer = Informer::with_transform(gvr.clone(), scope.clone(), move |object| {
+            object.remove_at("/metadata/managedFields");
+            transform(object);
+        });
         all.insert((gvr.clone(), scope.clone()), informer.clone());
         (informer, true)
     }

@@ -9,6 +9,7 @@
 pub mod client;
 pub mod clock;
 pub mod events;
+mod held;
 pub mod informer;
 pub mod manager;
 pub mod queue;

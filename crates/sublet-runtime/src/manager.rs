@@ -223,9 +223,8 @@ impl Manager {
                 informers: self.informers.clone(),
                 queue: queue.clone(),
             };
-            for _ in 0..controller.workers {
-                tasks.spawn(work(controller.name, controller.reconciler.clone(), ctx.clone(), synced.clone(), cancel.clone()));
-            }
+            let work = Work { name: controller.name, reconciler: controller.reconciler, workers: controller.workers, ctx };
+            tasks.spawn(work.run(synced, cancel.clone()));
         }
         cancel.cancelled().await;
         for queue in &queues {
@@ -235,39 +234,78 @@ impl Manager {
     }
 }
 
-async fn work(name: &'static str, reconciler: Arc<dyn Reconciler>, ctx: Ctx, synced: Vec<Arc<Informer>>, cancel: CancellationToken) {
-    for informer in synced {
-        tokio::select! {
-            () = informer.wait_synced() => {}
-            () = cancel.cancelled() => return,
+/// One controller at work. Workers exist while there is something to do: a quiet controller is one
+/// waiting task.
+struct Work {
+    name: &'static str,
+    reconciler: Arc<dyn Reconciler>,
+    workers: usize,
+    ctx: Ctx,
+}
+
+impl Work {
+    async fn run(self, synced: Vec<Arc<Informer>>, cancel: CancellationToken) {
+        for informer in synced {
+            tokio::select! {
+                () = informer.wait_synced() => {}
+                () = cancel.cancelled() => return,
+            }
         }
+        let mut workers = JoinSet::new();
+        loop {
+            tokio::select! {
+                key = self.ctx.queue.next(), if workers.len() < self.workers => {
+                    let Some(key) = key else { break };
+                    workers.spawn(step(self.name, self.reconciler.clone(), self.ctx.clone(), key, cancel.clone()));
+                }
+                Some(ended) = workers.join_next() => {
+                    if let Err(error) = ended {
+                        tracing::error!(controller = self.name, %error, "a step panicked; its key is left alone");
+                    }
+                }
+                () = cancel.cancelled() => break,
+            }
+        }
+        while workers.join_next().await.is_some() {}
     }
-    let queue = ctx.queue.clone();
-    while let Some(key) = queue.next().await {
+}
+
+/// Takes one step, and the next ones as long as there are keys.
+async fn step(name: &'static str, reconciler: Arc<dyn Reconciler>, ctx: Ctx, key: Key, cancel: CancellationToken) {
+    let mut key = key;
+    loop {
         let outcome = tokio::select! {
             outcome = reconciler.reconcile(&ctx, &key) => outcome,
             () = cancel.cancelled() => return,
         };
-        match outcome {
-            Outcome::Done => queue.forget(&key),
-            Outcome::After(delay) => {
-                queue.forget(&key);
-                queue.add_after(key.clone(), delay);
-            }
-            Outcome::Retry(error) => {
-                // Conflicts and races with deletion are part of the protocol.
-                if error.is_conflict() || error.is_not_found() || error.is_already_exists() {
-                    tracing::debug!(controller = name, %key, %error, "will retry");
-                } else {
-                    tracing::warn!(controller = name, %key, %error, "will retry");
-                }
-                queue.retry(key.clone());
-            }
-            Outcome::Stuck(reason) => {
-                tracing::info!(controller = name, %key, reason, "stuck until something changes");
-                queue.forget(&key);
-            }
+        settle(name, &ctx.queue, &key, outcome);
+        ctx.queue.done(&key);
+        match ctx.queue.try_next() {
+            Some(next) => key = next,
+            None => return,
         }
-        queue.done(&key);
+    }
+}
+
+fn settle(name: &'static str, queue: &WorkQueue, key: &Key, outcome: Outcome) {
+    match outcome {
+        Outcome::Done => queue.forget(key),
+        Outcome::After(delay) => {
+            queue.forget(key);
+            queue.add_after(key.clone(), delay);
+        }
+        Outcome::Retry(error) => {
+            // Conflicts and races with deletion are part of the protocol.
+            if error.is_conflict() || error.is_not_found() || error.is_already_exists() {
+                tracing::debug!(controller = name, %key, %error, "will retry");
+            } else {
+                tracing::warn!(controller = name, %key, %error, "will retry");
+            }
+            queue.retry(key.clone());
+        }
+        Outcome::Stuck(reason) => {
+            tracing::info!(controller = name, %key, reason, "stuck until something changes");
+            queue.forget(key);
+        }
     }
 }

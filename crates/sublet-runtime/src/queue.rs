@@ -109,9 +109,7 @@ impl WorkQueue {
                 if state.closed {
                     return None;
                 }
-                if let Some(key) = state.ready.pop_front() {
-                    state.dirty.remove(&key);
-                    state.in_work.insert(key.clone());
+                if let Some(key) = state.pop() {
                     if !state.ready.is_empty() {
                         self.shared.ready.notify_one();
                     }
@@ -120,6 +118,12 @@ impl WorkQueue {
             }
             notified.await;
         }
+    }
+
+    /// As [`Self::next`], without waiting.
+    pub fn try_next(&self) -> Option<Key> {
+        let mut state = self.lock();
+        if state.closed { None } else { state.pop() }
     }
 
     pub fn done(&self, key: &Key) {
@@ -150,6 +154,15 @@ impl WorkQueue {
 
     fn lock(&self) -> std::sync::MutexGuard<'_, State> {
         self.shared.state.lock().expect("no holder of this lock panics")
+    }
+}
+
+impl State {
+    fn pop(&mut self) -> Option<Key> {
+        let key = self.ready.pop_front()?;
+        self.dirty.remove(&key);
+        self.in_work.insert(key.clone());
+        Some(key)
     }
 }
 

@@ -5,12 +5,15 @@
 
 use rustls::client::danger::HandshakeSignatureValid;
 use rustls::server::danger::{ClientCertVerified, ClientCertVerifier};
-use rustls::server::{ClientHello, ResolvesServerCert, WebPkiClientVerifier};
+use rustls::server::{ClientHello, ResolvesServerCert, ServerSessionMemoryCache, WebPkiClientVerifier};
 use rustls::sign::CertifiedKey;
 use rustls::{DigitallySignedStruct, DistinguishedName, RootCertStore, ServerConfig, SignatureScheme};
 use rustls_pki_types::pem::PemObject as _;
 use rustls_pki_types::{CertificateDer, PrivateKeyDer, UnixTime};
 use std::sync::{Arc, RwLock};
+
+/// Sessions that clients may take up again.
+const SESSIONS_MAX: usize = 16;
 
 #[derive(Debug, thiserror::Error)]
 pub enum TlsError {
@@ -130,6 +133,8 @@ pub fn server_tls(serving: Arc<ServingCertificate>, client_authorities_pem: &str
         .map_err(TlsError::Serving)?
         .with_client_cert_verifier(Arc::new(Unjudged(clients.clone())))
         .with_cert_resolver(serving);
+    // Resumption by session is for few clients that come back; the default would set aside 30 KiB per server.
+    config.session_storage = ServerSessionMemoryCache::new(SESSIONS_MAX);
     config.alpn_protocols = vec![b"h2".to_vec(), b"http/1.1".to_vec()];
     Ok(ServerTls { config: Arc::new(config), clients })
 }

@@ -189,16 +189,13 @@ fn decimal_length(number: u64) -> usize {
 }
 
 fn splice(json: &[u8], at: usize, replaced: usize, revision: u64) -> Bytes {
-    let mut digits = itoa_buffer(revision);
-    let mut out = Vec::with_capacity(json.len() + 20);
+    let digits = revision.to_string();
+    // Without room to spare: these bytes live as long as the object.
+    let mut out = Vec::with_capacity(json.len() - replaced + digits.len());
     out.extend_from_slice(&json[..at]);
-    out.append(&mut digits);
+    out.extend_from_slice(digits.as_bytes());
     out.extend_from_slice(&json[at + replaced..]);
     out.into()
-}
-
-fn itoa_buffer(number: u64) -> Vec<u8> {
-    number.to_string().into_bytes()
 }
 
 /// Writes the object with its type first and an empty resourceVersion; returns the offset of the rest

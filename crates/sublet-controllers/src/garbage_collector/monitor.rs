@@ -124,11 +124,12 @@ async fn follow(feed: Feed, gvr: Gvr, client: Client, gate: Arc<Gate>) {
     let mut delay = RETRY_FIRST;
     loop {
         let result = async {
-            let mut version = relist(&feed, &gvr, &client).await?;
+            // On the heap while it lasts: nearly all monitors just wait.
+            let mut version = Box::pin(relist(&feed, &gvr, &client)).await?;
             gate = None;
             delay = RETRY_FIRST;
             loop {
-                let mut events = client.watch_metadata(&gvr, &version).await?;
+                let mut events = Box::pin(client.watch_metadata(&gvr, &version)).await?;
                 while let Some(event) = events.next().await {
                     let object = match event? {
                         WatchEvent::Added(object) | WatchEvent::Modified(object) => {
