@@ -43,6 +43,13 @@ pub fn row(crd: &Value, version: &Value) -> Resource {
     let terminating = view::is_terminating(crd);
     let schema = structural::build(schema, preserve_unknown, &type_name(group, name, kind));
     let rules = Rules::compile(schema.node()).map(Arc::new);
+    let crd_revision = crd.resource_version().parse().unwrap_or(0);
+    let complete_after = match view::versions(crd).len() {
+        _ if !structural::has_defaults(&schema) => 0,
+        1 => crd_revision,
+        // What was written in one version has the defaults of that version.
+        _ => u64::MAX,
+    };
     Resource {
         group: group.into(),
         version: name.into(),
@@ -62,6 +69,8 @@ pub fn row(crd: &Value, version: &Value) -> Resource {
         custom: Some(Custom {
             crd: crd.name().into(),
             crd_uid: crd.uid().into(),
+            crd_revision,
+            complete_after,
             selectable_fields: version.array_at("/selectableFields").iter().map(|f| text(f, "jsonPath").to_string()).collect(),
             has_status,
             preserve_unknown,

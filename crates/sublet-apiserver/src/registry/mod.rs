@@ -85,6 +85,10 @@ pub struct Custom {
     /// Name and UID of the CustomResourceDefinition.
     pub crd: String,
     pub crd_uid: String,
+    /// The resourceVersion of the definition that the row was made from.
+    pub crd_revision: u64,
+    /// What was written later has all defaults of the schema; what was not may lack some when it is read.
+    pub complete_after: u64,
     /// JSON paths of `selectableFields`.
     pub selectable_fields: Vec<String>,
     pub has_status: bool,

@@ -41,6 +41,9 @@ pub fn from_storage(resource: &Resource, object: &mut Value) {
     if object.api_version() != target {
         convert(object, &target);
     }
+    if resource.custom.as_ref().is_some_and(|c| c.complete_after > 0) {
+        crate::crd::default_object(resource, object);
+    }
 }
 
 /// The bytes of an entry in the form of the request; shared when that is the stored form.
@@ -54,6 +57,9 @@ pub fn entry_json(resource: &Resource, entry: &Entry) -> Bytes {
 }
 
 pub fn is_stored_form(resource: &Resource, entry: &Entry) -> bool {
+    if resource.custom.as_ref().is_some_and(|c| entry.revision <= c.complete_after) {
+        return false;
+    }
     // Entries begin with {"apiVersion":"...": see store/entry.rs.
     let rest = entry.json.strip_prefix(b"{\"apiVersion\":\"".as_slice());
     let version = resource.api_version();
@@ -69,4 +75,44 @@ fn convert(object: &mut Value, target: &str) {
         _ => {}
     }
     object["apiVersion"] = json!(target);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::store::entry::Encoded;
+
+    /// The rows of a definition at revision 7, whose second version is served or not there.
+    fn rows(versions: &[&str]) -> Vec<std::sync::Arc<Resource>> {
+        let version = |name: &&str| {
+            json!({"name": name, "served": true, "storage": true, "schema": {"openAPIV3Schema": {
+                "type": "object", "properties": {"a": {"type": "string", "default": "A"}}}}})
+        };
+        crate::crd::rows(&json!({
+            "metadata": {"name": "foos.example.com", "resourceVersion": "7"},
+            "spec": {"group": "example.com", "scope": "Cluster", "versions": versions.iter().map(version).collect::<Vec<_>>()},
+            "status": {"conditions": [{"type": "Established", "status": "True"}, {"type": "NamesAccepted", "status": "True"}],
+                "acceptedNames": {"plural": "foos", "singular": "foo", "kind": "Foo", "listKind": "FooList"}},
+        }))
+    }
+
+    fn read(row: &Resource, revision: u64) -> Value {
+        let encoded = Encoded::new(&json!({"apiVersion": "example.com/v1", "kind": "Foo", "metadata": {"name": "x"}}), &[]);
+        let entry = Entry::compose("foos.example.com//x".into(), revision, &encoded.stored).unwrap();
+        serde_json::from_slice(&entry_json(row, &entry)).unwrap()
+    }
+
+    #[test]
+    fn defaults_that_came_later_are_read_all_the_same() {
+        let one = rows(&["v1"]);
+        assert_eq!(read(&one[0], 5)["a"], "A");
+        // Writers have filled it in by then.
+        assert_eq!(read(&one[0], 8)["a"], Value::Null);
+        let two = rows(&["v1", "v2"]);
+        assert_eq!(
+            read(&two[1], 8),
+            json!({"apiVersion": "example.com/v2", "kind": "Foo", "metadata": {"name": "x", "resourceVersion": "8"}, "a": "A"})
+        );
+        assert_eq!(read(&two[0], 8)["a"], "A");
+    }
 }

@@ -51,7 +51,9 @@ impl ListForm for JsonList<'_> {
     type Error = Infallible;
 
     fn name(&self) -> Arc<str> {
-        format!("json {}/{}", self.resource.api_version(), self.resource.plural).into()
+        // What is read is completed by the definition that is in force.
+        let definition = self.resource.custom.as_ref().map_or(0, |c| c.crd_revision);
+        format!("json {}/{} {definition}", self.resource.api_version(), self.resource.plural).into()
     }
 
     fn write_item(&self, out: &mut Vec<u8>, entry: &Entry) -> Result<(), Infallible> {

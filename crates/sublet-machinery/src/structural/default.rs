@@ -1,6 +1,6 @@
 //! Defaults stated by the schema, and what Go leaves out.
 
-use crate::schema::{SchemaNode, ValueType};
+use crate::schema::{NodeId, Schema, SchemaNode, ValueType};
 use serde_json::Value;
 
 /// Fills in the defaults of missing members, and of nulls that their schema does not allow.
@@ -36,6 +36,12 @@ pub fn default(value: &mut Value, node: SchemaNode<'_>) {
         }
         _ => {}
     }
+}
+
+/// Whether any value of the schema can be filled in.
+pub fn has_defaults(schema: &Schema) -> bool {
+    let mut ids = 0..schema.table.len();
+    ids.any(|id| schema.table.node(NodeId::try_from(id).expect("ids are counted in their type")).default.is_some())
 }
 
 fn replace_null(value: &mut Value, node: SchemaNode<'_>) {

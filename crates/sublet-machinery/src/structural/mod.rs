@@ -27,7 +27,7 @@ pub use build::{build, build_plain};
 pub use coerce::{CoerceError, coerce, drop_empty_metadata, prune, prune_value};
 pub use correlate::{Correlated, OldItems};
 pub use decode::{Decoded, STRICT_ERRORS_MAX, decode, decode_typed};
-pub use default::{default, omit_empty};
+pub use default::{default, has_defaults, omit_empty};
 pub use embedded::validate_embedded;
 pub use lists::validate_lists;
 pub use object_meta::{object_meta_schema, push_object_meta};
