@@ -148,16 +148,20 @@ fn disruption(options: &Options, name: &str, component: &str) -> Value {
     })
 }
 
-fn policy(options: &Options, name: &str, pods: Value, ingress: Value) -> Value {
-    json!({
+fn policy(options: &Options, name: &str, pods: Value, ingress: Option<Value>) -> Value {
+    let mut policy = json!({
         "apiVersion": "networking.k8s.io/v1", "kind": "NetworkPolicy",
         "metadata": metadata(options, name, "network"),
-        "spec": {"podSelector": pods, "policyTypes": ["Ingress"], "ingress": ingress},
-    })
+        "spec": {"podSelector": pods, "policyTypes": ["Ingress"]},
+    });
+    if let Some(ingress) = ingress {
+        policy["spec"]["ingress"] = ingress;
+    }
+    policy
 }
 
 fn closed(options: &Options) -> Value {
-    policy(options, "sublet-closed", json!({}), json!([]))
+    policy(options, "sublet-closed", json!({}), None)
 }
 
 /// Tenants come from everywhere, to their API server and their name server alone.
@@ -167,13 +171,14 @@ fn open_ports(options: &Options) -> Value {
     let ports = json!([range("TCP", 0), range("UDP", DNS_PORT_OFFSET), range("TCP", DNS_PORT_OFFSET)]);
     let pods =
         json!({"matchExpressions": [{"key": "app.kubernetes.io/component", "operator": "In", "values": ["shard", "control-plane"]}]});
-    policy(options, "sublet-tenants", pods, json!([{"ports": ports}]))
+    policy(options, "sublet-tenants", pods, Some(json!([{"ports": ports}])))
 }
 
 /// Whoever collects metrics says so on its namespace.
 fn open_metrics(options: &Options) -> Value {
     let from = json!([{"namespaceSelector": {"matchLabels": {"sublet.dev/metrics": "allowed"}}}]);
-    policy(options, "sublet-metrics", json!({}), json!([{"from": from, "ports": [{"protocol": "TCP", "port": HEALTH_PORT}]}]))
+    let ports = json!([{"protocol": "TCP", "port": HEALTH_PORT}]);
+    policy(options, "sublet-metrics", json!({}), Some(json!([{"from": from, "ports": ports}])))
 }
 
 #[cfg(test)]

@@ -8,8 +8,8 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use tempfile::TempDir;
 
-/// Shards listen on fixed ports, so this one has an address of its own.
-const SHARD_ADDRESS: &str = "127.66.0.1";
+/// Shards listen on fixed ports, so each has an address of its own.
+const SHARD_ADDRESSES: [&str; 2] = ["127.66.0.1", "127.66.0.2"];
 const SYSTEM: &str = "sublet-system";
 const LEASE: &str = "/apis/coordination.k8s.io/v1/namespaces/sublet-system/leases/sublet-operator";
 const CLUSTER: &str = "/apis/sublet.dev/v1alpha1/namespaces/team-a/virtualclusters/alpha";
@@ -17,7 +17,7 @@ const CLUSTER: &str = "/apis/sublet.dev/v1alpha1/namespaces/team-a/virtualcluste
 struct Installation {
     host: Client,
     operators: Vec<(String, Process)>,
-    shard: Option<Process>,
+    shards: [Option<Process>; 2],
     server: Server,
     folder: TempDir,
 }
@@ -26,14 +26,17 @@ impl Installation {
     async fn start() -> Self {
         let folder = TempDir::new().unwrap();
         let server = Server::start(&folder.path().join("host"), &["apiserver", "--dir"]);
-        let mut one = Self { host: server.client(), operators: Vec::new(), shard: None, server, folder };
-        let (text, good) = one.sublet(&["install", "--no-wait"]);
+        let mut one = Self { host: server.client(), operators: Vec::new(), shards: [None, None], server, folder };
+        let (text, good) = one.sublet(&["install", "--no-wait", "--shards", "2"]);
         assert!(good, "{text}");
         for name in ["operator-a", "operator-b"] {
             let process = one.start_operator(name).await;
             one.operators.push((name.into(), process));
         }
-        one.start_shard().await;
+        for index in 0..2 {
+            one.start_shard(index).await;
+            one.pretend_ready(index).await;
+        }
         one
     }
 
@@ -62,11 +65,26 @@ impl Installation {
         Process::start(process("operator", name, &kubeconfig))
     }
 
-    async fn start_shard(&mut self) {
+    async fn start_shard(&mut self, index: usize) {
         let kubeconfig = self.kubeconfig_of("sublet-shard").await;
-        let mut command = process("shard", "sublet-shard-0", &kubeconfig);
-        command.arg("--dir").arg(self.folder.path().join("stores")).args(["--listen", SHARD_ADDRESS]);
-        self.shard = Some(Process::start(command));
+        let mut command = process("shard", &format!("sublet-shard-{index}"), &kubeconfig);
+        command.arg("--dir").arg(self.stores(index)).args(["--listen", SHARD_ADDRESSES[index]]);
+        self.shards[index] = Some(Process::start(command));
+    }
+
+    fn stores(&self, index: usize) -> PathBuf {
+        self.folder.path().join(format!("stores-{index}"))
+    }
+
+    /// There is no kubelet that would say it of the pod.
+    async fn pretend_ready(&self, index: usize) {
+        let path = format!("/api/v1/namespaces/{SYSTEM}/pods/sublet-shard-{index}/status");
+        let status = json!({"status": {
+            "podIP": SHARD_ADDRESSES[index], "podIPs": [{"ip": SHARD_ADDRESSES[index]}], "phase": "Running",
+            "conditions": [{"type": "Ready", "status": "True", "lastTransitionTime": "2026-01-01T00:00:00Z"}],
+        }});
+        let patch = Request::patch("merge", path, &status);
+        eventually("the pod of the shard is there", async || self.host.send(&patch).await.status.is_success()).await;
     }
 
     async fn is_ready(&self) -> bool {
@@ -79,12 +97,12 @@ impl Installation {
     }
 
     /// The tenant's API where this machine reaches it: the address of its Service leads nowhere here.
-    fn tenant(&self) -> Client {
+    fn tenant(&self, shard: usize) -> Client {
         let file = self.folder.path().join("alpha.kubeconfig");
         let output = binary().args(["kubeconfig", "alpha", "-n", "team-a"]).env("KUBECONFIG", &self.server.kubeconfig).output().unwrap();
         let text = String::from_utf8(output.stdout).unwrap();
         std::fs::write(&file, text).unwrap();
-        Client::from_kubeconfig(&file).at(&format!("{SHARD_ADDRESS}:20000"))
+        Client::from_kubeconfig(&file).at(&format!("{}:20000", SHARD_ADDRESSES[shard]))
     }
 }
 
@@ -101,7 +119,7 @@ async fn tenants_outlive_every_process_and_their_end_leaves_nothing() {
     one.host.send(&Request::post("/api/v1/namespaces", &namespace)).await;
     let cluster = json!({
         "apiVersion": "sublet.dev/v1alpha1", "kind": "VirtualCluster", "metadata": {"name": "alpha"},
-        "spec": {"controlPlane": {"expose": {"hosts": [SHARD_ADDRESS]}}},
+        "spec": {"controlPlane": {"expose": {"hosts": SHARD_ADDRESSES}}},
     });
     let (collection, _) = CLUSTER.rsplit_once('/').unwrap();
     let created = one.host.send(&Request::post(collection, &cluster)).await;
@@ -114,7 +132,7 @@ async fn tenants_outlive_every_process_and_their_end_leaves_nothing() {
         "apiVersion": "v1", "kind": "Pod", "metadata": {"name": "web"},
         "spec": {"containers": [{"name": "web", "image": "web"}], "volumes": [{"name": "c", "configMap": {"name": "kept"}}]},
     });
-    let tenant = one.tenant();
+    let tenant = one.tenant(0);
     for (path, object) in [("configmaps", &config), ("pods", &pod)] {
         let made = tenant.send(&Request::post(format!("/api/v1/namespaces/default/{path}"), object)).await;
         assert_eq!(made.status.as_u16(), 201, "{}", made.text());
@@ -128,8 +146,8 @@ async fn tenants_outlive_every_process_and_their_end_leaves_nothing() {
     let before = copies().await;
 
     // The shard ends as in a power cut, and finds everything again.
-    one.shard.take().unwrap().kill();
-    one.start_shard().await;
+    one.shards[0].take().unwrap().kill();
+    one.start_shard(0).await;
     let kept = Request::get("/api/v1/namespaces/default/configmaps/kept");
     eventually("the tenant answers again", async || match tenant.try_send(&kept).await {
         Ok(answer) => answer.str("/data/a") == "b",
@@ -144,6 +162,18 @@ async fn tenants_outlive_every_process_and_their_end_leaves_nothing() {
     one.operators.remove(at).1.kill();
     eventually("another operator leads", async || one.leader().await == one.operators[0].0).await;
 
+    // The tenant moves to the other shard, with its store.
+    let wish = json!({"metadata": {"annotations": {"sublet.dev/shard": "sublet-shard-1"}}});
+    one.host.send(&Request::patch("merge", CLUSTER, &wish)).await;
+    eventually("the tenant has moved", async || {
+        let at = one.host.send(&Request::get(CLUSTER)).await.json()["status"]["controlPlane"].clone();
+        at["pod"] == "sublet-shard-1" && at["from"].is_null() && one.is_ready().await
+    })
+    .await;
+    assert_eq!(one.tenant(1).send(&kept).await.str("/data/a"), "b");
+    eventually("the old store is gone", async || is_empty(&one.stores(0))).await;
+    assert_eq!(copies().await, before);
+
     // Who has tenants does not lose them by an oversight.
     let (text, good) = one.sublet(&["uninstall"]);
     assert!(!good && text.contains("team-a/alpha") && text.contains("--delete-tenants"), "{text}");
@@ -155,5 +185,9 @@ async fn tenants_outlive_every_process_and_their_end_leaves_nothing() {
     }
     let services = one.host.send(&Request::get(format!("/api/v1/namespaces/{SYSTEM}/services"))).await.json();
     assert_eq!(services["items"], json!([]));
-    eventually("the store is gone", async || std::fs::read_dir(one.folder.path().join("stores")).unwrap().next().is_none()).await;
+    eventually("the store is gone", async || is_empty(&one.stores(1))).await;
+}
+
+fn is_empty(folder: &Path) -> bool {
+    std::fs::read_dir(folder).unwrap().next().is_none()
 }

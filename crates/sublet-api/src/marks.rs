@@ -35,6 +35,9 @@ pub const REFRESH_AT: &str = "sublet.dev/refresh-at";
 /// Label of what runs or serves a control plane: the UID of the virtual cluster. It is no copy.
 pub const CONTROL_PLANE_OF: &str = "sublet.dev/control-plane-of";
 
+/// Annotation of a virtual cluster: the shard that is to run it, for admins who empty another one.
+pub const SHARD: &str = "sublet.dev/shard";
+
 /// The longest label value that Kubernetes accepts.
 pub const LABEL_VALUE_BYTES_MAX: usize = 63;
 

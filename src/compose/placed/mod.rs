@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
-use sublet_api::{Mode, Phase, Placement, Source, VirtualCluster};
+use sublet_api::{Mode, Phase, Placement, Source, VirtualCluster, marks};
 use sublet_machinery::ObjectExt;
 use sublet_operator::tenant_service::{self, Behind, Ports, Reached, holds};
 use sublet_operator::{ControlPlaneError, ControlPlanes, Offers, PlaneStatus, Tenant, keys_digest};
@@ -74,7 +74,7 @@ impl Placed {
         let current = self.known(&tenant.uid).placement.or_else(|| tenant.placement.clone());
         let placement = match current {
             // One move at a time, and none that is not wanted.
-            Some(current) if current.from.is_some() || (current.pod == own_pod) == (cluster.mode() == Mode::Dedicated) => current,
+            Some(current) if current.from.is_some() || self.suits(tenant, &current, &own_pod).await? => current,
             Some(current) => self.move_from(tenant, current, &own_pod).await?,
             None => self.new_place(&cluster, &own_pod).await?,
         };
@@ -82,11 +82,31 @@ impl Placed {
         Ok(placement)
     }
 
+    /// Whether the tenant may stay where it is.
+    async fn suits(&self, tenant: &Tenant, current: &Placement, own_pod: &str) -> Result<bool, ControlPlaneError> {
+        let cluster = tenant.cluster();
+        if cluster.mode() == Mode::Dedicated {
+            return Ok(current.pod == own_pod);
+        }
+        if current.pod == own_pod || wished(&cluster).is_some_and(|w| w != current.pod) {
+            return Ok(false);
+        }
+        if tenant.store_identity.is_some() {
+            // The store is where it is, also while its shard is away.
+            return Ok(true);
+        }
+        // Who never began can begin elsewhere when the shard was scaled away.
+        Ok(self.shards().await.map_err(failed)?.iter().any(|s| s.name == current.pod))
+    }
+
     async fn new_place(&self, cluster: &VirtualCluster<'_>, own_pod: &str) -> Result<Placement, ControlPlaneError> {
         let chosen = match cluster.mode() {
             Mode::Dedicated => Some((own_pod.to_string(), API_PORTS.0)),
             Mode::Packed | Mode::External => {
-                let shards = self.shards().await.map_err(failed)?;
+                let mut shards = self.shards().await.map_err(failed)?;
+                if let Some(wished) = wished(cluster) {
+                    shards.retain(|s| s.name == wished);
+                }
                 choose(&shards, self.taken().values())
             }
         };
@@ -267,6 +287,11 @@ impl Placed {
         let waited = since.is_some_and(|s| jiff::Timestamp::now().duration_since(s).unsigned_abs() > SILENT_SHARD);
         Ok(is_ready(&pod) || !waited)
     }
+}
+
+/// The shard that an admin chose.
+fn wished<'a>(cluster: &VirtualCluster<'a>) -> Option<&'a str> {
+    cluster.object().annotation(marks::SHARD).filter(|shard| !shard.is_empty())
 }
 
 /// The URL for clients outside of the host cluster, if there is one.
