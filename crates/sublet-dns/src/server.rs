@@ -23,7 +23,7 @@ use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
 /// Names of others that one tenant may wait for at once.
-const WAITING_MAX: usize = 128;
+const WAITING_MAX: usize = 64;
 const CONNECTIONS_MAX: usize = 64;
 const CONNECTION_IDLE: Duration = Duration::from_secs(10);
 const QUESTION_BYTES_MAX: usize = 4096;
