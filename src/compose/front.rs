@@ -8,8 +8,10 @@ use std::net::IpAddr;
 use std::path::Path;
 use sublet_api::{Placement, VirtualCluster};
 use sublet_dns::Sockets;
+use sublet_machinery::ObjectExt;
 use sublet_operator::Tenant;
 use sublet_operator::tenant_service::{self, Behind, Ports, Reached};
+use sublet_runtime::resources::SERVICES;
 use sublet_runtime::{Client, ClientError};
 use tokio::net::TcpListener;
 
@@ -58,8 +60,9 @@ async fn sockets(dir: &Path, address: IpAddr) -> Result<Sockets> {
     Ok(sockets)
 }
 
-/// Makes the Service and what it leads to be as they should. Safe to repeat.
-pub async fn ensure(host: &Client, tenant: &Tenant, reach: &PodReach, ports: Ports) -> Result<Reached> {
+/// Makes the Service and what it leads to be as they should. Safe to repeat. `known` is the address that
+/// it had: pods that run were told it, so it is asked for again when the Service was lost.
+pub async fn ensure(host: &Client, tenant: &Tenant, reach: &PodReach, ports: Ports, known: Option<IpAddr>) -> Result<Reached> {
     let behind = match reachable(reach).await? {
         Some(address) => Behind::Address(address),
         // An address is wanted all the same. There are no endpoints that a host would take.
@@ -67,6 +70,15 @@ pub async fn ensure(host: &Client, tenant: &Tenant, reach: &PodReach, ports: Por
     };
     let object = object(tenant);
     let cluster = VirtualCluster::new(&object);
+    if let Some(known) = known {
+        let mut again = tenant_service::service(&cluster, &tenant.namespace, &behind, ports);
+        again["spec"]["clusterIP"] = json!(known.to_string());
+        let is_lost = host.get_opt(&SERVICES, again.namespace(), again.name()).await?.is_none();
+        // Somebody else may have the address by now: then another one must do.
+        if is_lost && let Err(error) = host.create(&SERVICES, &again).await {
+            tracing::warn!(%error, %known, "a lost Service does not get its address back; pods that run do not find their API server");
+        }
+    }
     let reached = tenant_service::ensure(host, &cluster, &tenant.namespace, &behind, ports).await;
     reached.with_context(|| format!("the Service in front of the control plane cannot be made in namespace `{}`", tenant.namespace))
 }

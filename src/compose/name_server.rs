@@ -6,6 +6,7 @@ use std::net::IpAddr;
 use std::sync::Arc;
 use sublet_apiserver::reader::Reader;
 use sublet_apiserver::server::Server;
+use sublet_apiserver::store::entry::Entry;
 use sublet_dns::{DnsServer, ResolverConfig, ServerConfig, Sockets, Upstream, World, Zone, ZoneConfig};
 use sublet_machinery::ObjectExt;
 
@@ -50,14 +51,19 @@ impl World for Tenant {
         all.iter().filter(|e| e.label(SERVICE_NAME_LABEL) == Some(service)).map(|e| Arc::new(e.value())).collect()
     }
 
-    fn has_pod(&self, namespace: &str, address: IpAddr) -> bool {
+    fn pod_at(&self, namespace: &str, address: IpAddr) -> Option<Arc<Value>> {
         let text = address.to_string();
-        let quoted = format!("\"{text}\"");
-        let mentions = |json: &[u8]| json.windows(quoted.len()).any(|w| w == quoted.as_bytes());
-        let is_of =
-            |pod: &Value| pod.array_at("/status/podIPs").iter().any(|ip| ip["ip"] == *text) || pod.str_at("/status/podIP") == Some(&text);
         let pods = self.server.store().list("pods", Some(namespace)).entries;
-        pods.iter().any(|e| e.fields().any(|f| f == ("status.podIP", &*text)) || mentions(&e.json) && is_of(&e.value()))
+        // A pod that has ended may still show an address that is another one's by now.
+        let lives = |pod: &Value| !matches!(pod.str_at("/status/phase"), Some("Succeeded" | "Failed"));
+        if let Some(pod) = pods.iter().filter(|e| e.fields().any(|f| f == ("status.podIP", &*text))).map(|e| e.value()).find(lives) {
+            return Some(Arc::new(pod));
+        }
+        // The address of the other family is in the object alone.
+        let primary = |e: &Entry| e.fields().find(|(field, _)| *field == "status.podIP").and_then(|(_, ip)| ip.parse::<IpAddr>().ok());
+        let is_other_family = |e: &&Arc<Entry>| primary(e).is_some_and(|ip| ip.is_ipv4() != address.is_ipv4());
+        let has_it = |pod: &Value| lives(pod) && pod.array_at("/status/podIPs").iter().any(|ip| ip["ip"] == *text);
+        pods.iter().filter(is_other_family).map(|e| e.value()).find(has_it).map(Arc::new)
     }
 
     fn services(&self) -> Vec<Arc<Value>> {

@@ -208,7 +208,8 @@ impl Packed {
                 ports
             }
         };
-        let reached = front::ensure(self.host.client(), tenant, &self.config.pods_reach, ports).await.map_err(failed)?;
+        let known = slot.plane.as_ref().and_then(ControlPlane::service_ip);
+        let reached = front::ensure(self.host.client(), tenant, &self.config.pods_reach, ports, known).await.map_err(failed)?;
         slot.front = Some((Instant::now(), reached.clone()));
         Ok(reached)
     }

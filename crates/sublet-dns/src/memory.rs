@@ -1,10 +1,12 @@
 //! Answers that are remembered, bounded by number and records.
 
 use crate::reply::Reply;
+use crate::zone::OwnName;
 use hickory_proto::rr::{Name, RecordType};
 use std::collections::HashMap;
+use std::net::IpAddr;
 use std::sync::Arc;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 /// Questions and records of one tenant's memory, for the cluster's names and for others.
 const ANSWERS_MAX: usize = 512;
@@ -93,13 +95,40 @@ impl OtherMemory {
     }
 }
 
+/// What pods are called that ask, for a moment: many names that are not there have the shape of a pod's.
+#[derive(Default)]
+pub struct OwnMemory {
+    names: HashMap<(IpAddr, String), (Instant, Option<OwnName>)>,
+}
+
+const OWN_NAMES_MAX: usize = 1024;
+/// A pod asks for its name as soon as it runs, and that may be before its address is reported.
+const OWN_NAME_LIFETIME: Duration = Duration::from_secs(1);
+
+impl OwnMemory {
+    /// The name of the pod at the address, learnt by `look` when it is not known.
+    pub fn get(&mut self, at: IpAddr, namespace: &str, now: Instant, look: impl FnOnce() -> Option<OwnName>) -> Option<OwnName> {
+        let key = (at, namespace.to_string());
+        match self.names.get(&key) {
+            Some((made, own)) if now.duration_since(*made) < OWN_NAME_LIFETIME => own.clone(),
+            _ => {
+                if self.names.len() >= OWN_NAMES_MAX {
+                    self.names.clear();
+                }
+                let own = look();
+                self.names.insert(key, (now, own.clone()));
+                own
+            }
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
     use hickory_proto::op::ResponseCode;
     use hickory_proto::rr::rdata::A;
     use hickory_proto::rr::{RData, Record};
-    use std::time::Duration;
 
     fn reply(ttl: u32, records: usize) -> Arc<Reply> {
         let record = Record::from_rdata(Name::from_ascii("a.example.").unwrap(), ttl, RData::A(A::new(10, 0, 0, 1)));

@@ -4,7 +4,7 @@
 //! task of a bounded set.
 
 use crate::answer::{Answer, Outcome};
-use crate::memory::{ClusterMemory, Known, OtherMemory};
+use crate::memory::{ClusterMemory, Known, OtherMemory, OwnMemory};
 use crate::question::Question;
 use crate::reply::{Reply, Request, Unreadable};
 use crate::upstream::Upstream;
@@ -23,7 +23,7 @@ use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
 /// Names of others that one tenant may wait for at once.
-const WAITING_MAX: usize = 128;
+const WAITING_MAX: usize = 64;
 const CONNECTIONS_MAX: usize = 64;
 const CONNECTION_IDLE: Duration = Duration::from_secs(10);
 const QUESTION_BYTES_MAX: usize = 4096;
@@ -84,6 +84,7 @@ impl DnsServer {
             upstream: config.upstream,
             cluster: Mutex::default(),
             others: Mutex::default(),
+            own: Mutex::default(),
             waiting: Semaphore::new(WAITING_MAX),
             turn: AtomicUsize::new(0),
         });
@@ -111,6 +112,8 @@ struct Desk {
     cluster: Mutex<ClusterMemory>,
     /// As `cluster`, of other names.
     others: Mutex<OtherMemory>,
+    /// As `cluster`, of pods that ask for themselves. Held while one pod is looked for.
+    own: Mutex<OwnMemory>,
     waiting: Semaphore,
     turn: AtomicUsize,
 }
@@ -124,7 +127,7 @@ enum AtOnce {
 
 impl Desk {
     /// Answers what needs no waiting, following aliases within the cluster.
-    fn at_once(&self, request: &Request) -> AtOnce {
+    fn at_once(&self, request: &Request, from: IpAddr) -> AtOnce {
         let mut question = request.question.clone();
         let mut so_far = Vec::new();
         for _ in 0..ALIASES_MAX {
@@ -134,7 +137,10 @@ impl Desk {
                     None => AtOnce::Ask(question, so_far),
                 };
             };
-            let Some(target) = known.follow else { return AtOnce::Reply(joined(so_far, known.reply)) };
+            let Some(target) = known.follow else {
+                let own = if known.reply.code == ResponseCode::NXDomain { self.own(&question, from) } else { None };
+                return AtOnce::Reply(joined(so_far, own.unwrap_or(known.reply)));
+            };
             so_far.extend(known.reply.answers.iter().cloned());
             question = Question::new(target, question.kind);
         }
@@ -157,6 +163,14 @@ impl Desk {
             self.cluster.lock().expect("no holder panics").keep(key, known.clone(), revision);
         }
         Some(known)
+    }
+
+    /// What a pod is told of itself, under a name that is nobody else's.
+    fn own(&self, question: &Question, from: IpAddr) -> Option<Arc<Reply>> {
+        let namespace = self.zone.may_be_own(question)?;
+        let look = || self.zone.own_name(from, namespace);
+        let own = self.own.lock().expect("no holder panics").get(from, namespace, Instant::now(), look)?;
+        Some(Arc::new(self.reply(own.answer(question)?)))
     }
 
     fn reply(&self, answer: Answer) -> Reply {
@@ -206,13 +220,13 @@ impl Desk {
     }
 
     /// The whole way of a question that came by TCP.
-    async fn answer(&self, packet: &[u8], bytes_max: usize) -> Option<Vec<u8>> {
+    async fn answer(&self, packet: &[u8], from: IpAddr, bytes_max: usize) -> Option<Vec<u8>> {
         let request = match Request::read(packet) {
             Ok(request) => request,
             Err(Unreadable::Refused(reply)) => return Some(reply),
             Err(Unreadable::Ignored) => return None,
         };
-        let reply = match self.at_once(&request) {
+        let reply = match self.at_once(&request, from) {
             AtOnce::Reply(reply) => reply,
             AtOnce::Ask(question, so_far) => self.ask(&request, &question, so_far).await,
         };
@@ -270,7 +284,7 @@ fn drain(desk: &Arc<Desk>, socket: &Arc<UdpSocket>, waiting: &mut JoinSet<()>) -
             }
             Err(Unreadable::Ignored) => continue,
         };
-        match desk.at_once(&request) {
+        match desk.at_once(&request, from.ip()) {
             AtOnce::Reply(reply) => respond(desk, socket, &request, &reply, from),
             AtOnce::Ask(..) if waiting.len() >= WAITING_MAX => {
                 respond(desk, socket, &request, &Reply::failure(ResponseCode::ServFail), from);
@@ -310,7 +324,7 @@ async fn serve_tcp(desk: Arc<Desk>, listener: TcpListener, cancel: CancellationT
             () = cancel.cancelled() => return,
         };
         match stream {
-            Ok((stream, _)) => _ = connections.spawn(connection(desk.clone(), stream)),
+            Ok((stream, from)) => _ = connections.spawn(connection(desk.clone(), stream, from.ip())),
             Err(error) => {
                 tracing::debug!(%error, "a connection was not accepted");
                 tokio::time::sleep(ERROR_PAUSE).await;
@@ -319,11 +333,11 @@ async fn serve_tcp(desk: Arc<Desk>, listener: TcpListener, cancel: CancellationT
     }
 }
 
-async fn connection(desk: Arc<Desk>, mut stream: TcpStream) {
+async fn connection(desk: Arc<Desk>, mut stream: TcpStream, from: IpAddr) {
     loop {
         let next = tokio::time::timeout(CONNECTION_IDLE, read_question(&mut stream)).await;
         let Ok(Ok(packet)) = next else { return };
-        let Some(reply) = desk.answer(&packet, u16::MAX.into()).await else { return };
+        let Some(reply) = desk.answer(&packet, from, u16::MAX.into()).await else { return };
         let Ok(length) = u16::try_from(reply.len()) else { return };
         let sent = tokio::time::timeout(CONNECTION_IDLE, stream.write_all(&[&length.to_be_bytes(), &*reply].concat())).await;
         if !matches!(sent, Ok(Ok(()))) {

@@ -10,8 +10,8 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpStream, UdpSocket};
 use tokio::sync::Semaphore;
 
-/// Questions under way of all tenants of a process; each has a socket.
-const IN_FLIGHT_MAX: usize = 512;
+/// Questions under way of all tenants of a process; each has a socket. A tenant alone gets a small part of it.
+const IN_FLIGHT_MAX: usize = 1024;
 /// As resolvers do: two rounds over the servers.
 const ROUNDS: usize = 2;
 const WAIT: Duration = Duration::from_millis(1500);

@@ -10,8 +10,8 @@ pub trait World: Send + Sync + 'static {
     fn service(&self, namespace: &str, name: &str) -> Option<Arc<Value>>;
     /// The EndpointSlices that carry the name of a Service.
     fn slices(&self, namespace: &str, service: &str) -> Vec<Arc<Value>>;
-    /// Whether a pod of the namespace has the address.
-    fn has_pod(&self, namespace: &str, address: IpAddr) -> bool;
+    /// The pod of the namespace that has the address.
+    fn pod_at(&self, namespace: &str, address: IpAddr) -> Option<Arc<Value>>;
     /// All Services, for reverse lookups.
     fn services(&self) -> Vec<Arc<Value>>;
     /// All EndpointSlices, for reverse lookups.

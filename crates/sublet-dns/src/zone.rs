@@ -20,6 +20,7 @@ pub const SERVICE_NAME_LABEL: &str = "kubernetes.io/service-name";
 /// The version of the specification that answers keep to.
 const SPECIFICATION: &str = "1.1.0";
 const SRV_WEIGHT_ALL: u16 = 100;
+const LABEL_BYTES_MAX: usize = 63;
 
 #[derive(Clone, Debug)]
 pub struct ZoneConfig {
@@ -27,6 +28,20 @@ pub struct ZoneConfig {
     pub domain: String,
     /// Where pods reach the name server.
     pub servers: Vec<IpAddr>,
+}
+
+/// What a pod is called.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct OwnName {
+    name: Name,
+    addresses: Vec<IpAddr>,
+}
+
+impl OwnName {
+    /// The answer, if this is the name that is asked for.
+    pub fn answer(&self, question: &Question) -> Option<Answer> {
+        (self.name == question.name).then(|| Answer::of(address_records(question, &question.name, &self.addresses)))
+    }
 }
 
 /// The names of one tenant.
@@ -65,6 +80,26 @@ impl Zone {
         }
         let targets = names.iter().filter_map(|n| self.below(&n.split('.').collect::<Vec<_>>()));
         Outcome::Cluster(Answer::of(targets.map(|t| record(&question.name, RData::PTR(PTR(t)))).collect()))
+    }
+
+    /// The namespace in which the name could be a pod's own full name.
+    pub fn may_be_own<'a>(&self, question: &'a Question) -> Option<&'a str> {
+        match question.within(&self.domain)?.as_slice() {
+            [_, _, namespace, "svc"] => Some(namespace),
+            _ => None,
+        }
+    }
+
+    /// A pod's own full name, by its address and namespace. Kubelets write it into the pod's hosts file,
+    /// but with the host's namespace: so the pod is told here, ready or not, and whether or not there is
+    /// a Service. Others are not.
+    pub fn own_name(&self, address: IpAddr, namespace: &str) -> Option<OwnName> {
+        let pod = self.world.pod_at(namespace, address)?;
+        let subdomain = pod.str_at("/spec/subdomain").filter(|s| !s.is_empty())?;
+        let host = pod.str_at("/spec/hostname").filter(|h| !h.is_empty()).unwrap_or(pod.name());
+        let labels = [host.get(..LABEL_BYTES_MAX).unwrap_or(host), subdomain, namespace, "svc"];
+        let addresses = pod.array_at("/status/podIPs").iter().filter_map(|ip| ip["ip"].as_str()?.parse().ok()).collect();
+        Some(OwnName { name: self.below(&labels)?, addresses })
     }
 
     /// Whether a name is the cluster's.
@@ -122,7 +157,9 @@ impl Zone {
     /// cluster for any address.
     fn pod(&self, question: &Question, label: &str, namespace: &str) -> Answer {
         match endpoints::undashed(label) {
-            Some(address) if self.world.has_pod(namespace, address) => Answer::of(address_records(question, &question.name, &[address])),
+            Some(address) if self.world.pod_at(namespace, address).is_some() => {
+                Answer::of(address_records(question, &question.name, &[address]))
+            }
             _ => Answer::no_name(),
         }
     }

@@ -159,3 +159,16 @@ async fn names_of_the_hosts_cluster_are_not_told() {
     assert_eq!(data(&own), ["web.prod.svc.cluster.local."]);
     server.stop().await;
 }
+
+/// A pod that is not ready resolves its own full name at start, as it does where kubelets write it into its
+/// hosts file; others must not see it yet. Here the asker's address is that of the pod.
+#[tokio::test]
+async fn a_pod_knows_its_own_name_before_others_do() {
+    let host = Host::start().await;
+    let server = server(&host).await;
+    let own = by_udp(server.address(), "db-2.db.prod.svc.cluster.local.", RecordType::A).await;
+    assert_eq!(data(&own), ["10.244.0.3", "127.0.0.1"]);
+    let other = by_tcp(server.address(), "db-3.db.prod.svc.cluster.local.", RecordType::A).await;
+    assert_eq!(other.metadata.response_code, ResponseCode::NXDomain);
+    server.stop().await;
+}

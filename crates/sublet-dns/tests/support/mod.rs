@@ -9,6 +9,7 @@ use sublet_machinery::ObjectExt;
 pub struct Cluster {
     services: Vec<Arc<Value>>,
     slices: Vec<Arc<Value>>,
+    pods: Vec<Arc<Value>>,
 }
 
 impl World for Cluster {
@@ -25,8 +26,9 @@ impl World for Cluster {
         self.slices.iter().filter(belongs).cloned().collect()
     }
 
-    fn has_pod(&self, namespace: &str, address: IpAddr) -> bool {
-        namespace == "prod" && ["10.244.0.7", "fd00::7"].iter().any(|a| a.parse() == Ok(address))
+    fn pod_at(&self, namespace: &str, address: IpAddr) -> Option<Arc<Value>> {
+        let has_it = |p: &&Arc<Value>| p.array_at("/status/podIPs").iter().any(|ip| ip["ip"] == *address.to_string());
+        self.pods.iter().filter(|p| p.namespace() == namespace).find(has_it).cloned()
     }
 
     fn services(&self) -> Vec<Arc<Value>> {
@@ -57,7 +59,12 @@ fn slice(service: &str, kind: &str, ports: Value, endpoints: Value) -> Arc<Value
 pub fn cluster(external: &str) -> Cluster {
     let web = json!([{"name": "http", "port": 80, "protocol": "TCP"}, {"name": "dns", "port": 53, "protocol": "UDP"}]);
     let db = json!([{"name": "sql", "port": 5432, "protocol": "TCP"}]);
+    let pod = |spec: Value, addresses: &[&str]| {
+        let addresses: Vec<Value> = addresses.iter().map(|a| json!({"ip": a})).collect();
+        Arc::new(json!({"metadata": {"namespace": "prod", "name": "db-2"}, "spec": spec, "status": {"podIPs": addresses}}))
+    };
     Cluster {
+        pods: vec![pod(json!({}), &["10.244.0.7", "fd00::7"]), pod(json!({"subdomain": "db"}), &["10.244.0.3", "127.0.0.1"])],
         services: vec![
             service(
                 "default",
