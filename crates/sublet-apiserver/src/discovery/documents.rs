@@ -102,7 +102,13 @@ impl Documents {
             let url = format!("/openapi/v3/{name}?hash={etag}");
             Some((name, json!({ "serverRelativeURL": url })))
         };
-        let paths: serde_json::Map<_, _> = openapi::v3_document_names(snapshot).into_iter().filter_map(entry).collect();
+        let mut paths: serde_json::Map<_, _> = openapi::v3_document_names(snapshot).into_iter().filter_map(entry).collect();
+        // Other servers are asked for theirs when somebody wants them.
+        for external in snapshot.external.iter().filter(|e| e.current) {
+            let name = format!("apis/{}/{}", external.group, external.version);
+            let url = format!("/openapi/v3/{name}");
+            paths.entry(name).or_insert_with(|| json!({ "serverRelativeURL": url }));
+        }
         json!({ "paths": paths })
     }
 

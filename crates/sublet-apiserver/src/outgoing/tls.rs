@@ -2,13 +2,16 @@
 
 use base64::Engine as _;
 use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
+use rustls::client::{WebPkiServerVerifier, verify_server_name};
 use rustls::crypto::CryptoProvider;
+use rustls::server::ParsedCertificate;
 use rustls::{ClientConfig, DigitallySignedStruct, RootCertStore, SignatureScheme};
 use rustls_pki_types::pem::PemObject as _;
 use rustls_pki_types::{CertificateDer, PrivateKeyDer, ServerName, UnixTime};
 use sha2::{Digest as _, Sha256};
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex};
+use x509_parser::prelude::{ASN1Time, FromDer as _, X509Certificate};
 
 /// Configurations kept; all are dropped when one more is wanted.
 const CONFIGS_MAX: usize = 128;
@@ -81,9 +84,7 @@ fn build(trust: &Trust, identity: Option<&Identity>) -> Result<ClientConfig, Str
     let builder = match trust {
         Trust::Anybody => builder.dangerous().with_custom_certificate_verifier(Arc::new(Believing(provider))),
         Trust::System => builder.with_root_certificates(system_roots()),
-        Trust::Bundle(pem) => {
-            builder.with_root_certificates(roots(pem).ok_or("unable to load root certificates: unable to parse bytes as PEM block")?)
-        }
+        Trust::Bundle(pem) => builder.dangerous().with_custom_certificate_verifier(Arc::new(Anchored::new(pem, provider)?)),
     };
     let mut config = match identity {
         None => builder.with_no_client_auth(),
@@ -126,6 +127,72 @@ pub(super) fn shown(error: &std::io::Error, server_name: &str) -> String {
         other => other.to_string(),
     };
     format!("tls: failed to verify certificate: x509: {why}")
+}
+
+/// Believes what authorities signed and, as Go does, a certificate that is one of them itself: whoever signs their own
+/// often says that it is an authority.
+#[derive(Debug)]
+struct Anchored {
+    verifier: Arc<WebPkiServerVerifier>,
+    anchors: Vec<CertificateDer<'static>>,
+}
+
+impl Anchored {
+    fn new(pem: &[u8], provider: Arc<CryptoProvider>) -> Result<Self, String> {
+        const NONE: &str = "unable to load root certificates: unable to parse bytes as PEM block";
+        let roots = Arc::new(roots(pem).ok_or(NONE)?);
+        let verifier = WebPkiServerVerifier::builder_with_provider(roots, provider).build().map_err(|e| e.to_string())?;
+        Ok(Self { verifier, anchors: CertificateDer::pem_slice_iter(pem).filter_map(Result::ok).collect() })
+    }
+
+    fn is_anchor(&self, certificate: &CertificateDer<'_>, now: UnixTime) -> bool {
+        let Ok(at) = i64::try_from(now.as_secs()).map_or(Err(()), |secs| ASN1Time::from_timestamp(secs).map_err(drop)) else {
+            return false;
+        };
+        let in_time = || X509Certificate::from_der(certificate).is_ok_and(|(_, parsed)| parsed.validity().is_valid_at(at));
+        self.anchors.iter().any(|anchor| anchor == certificate) && in_time()
+    }
+}
+
+impl ServerCertVerifier for Anchored {
+    fn verify_server_cert(
+        &self,
+        end_entity: &CertificateDer<'_>,
+        intermediates: &[CertificateDer<'_>],
+        server_name: &ServerName<'_>,
+        ocsp_response: &[u8],
+        now: UnixTime,
+    ) -> Result<ServerCertVerified, rustls::Error> {
+        match self.verifier.verify_server_cert(end_entity, intermediates, server_name, ocsp_response, now) {
+            Err(_) if self.is_anchor(end_entity, now) => {
+                verify_server_name(&ParsedCertificate::try_from(end_entity)?, server_name)?;
+                Ok(ServerCertVerified::assertion())
+            }
+            verified => verified,
+        }
+    }
+
+    fn verify_tls12_signature(
+        &self,
+        message: &[u8],
+        cert: &CertificateDer<'_>,
+        dss: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, rustls::Error> {
+        self.verifier.verify_tls12_signature(message, cert, dss)
+    }
+
+    fn verify_tls13_signature(
+        &self,
+        message: &[u8],
+        cert: &CertificateDer<'_>,
+        dss: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, rustls::Error> {
+        self.verifier.verify_tls13_signature(message, cert, dss)
+    }
+
+    fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
+        self.verifier.supported_verify_schemes()
+    }
 }
 
 /// Believes every certificate, and still wants its key.

@@ -177,11 +177,7 @@ impl Server {
                 is_inner: !request.info.subresource.is_empty() || request.info.path.is_empty(),
                 ..Attributes::new(request.user, Operation::Delete, resource)
             };
-            self.mutate(&mut attributes).await?;
-            self.validate_admission(&mut attributes).await?;
-            for warning in attributes.warnings {
-                request.warn(warning);
-            }
+            self.admit(request, &mut attributes).await?;
             match plan(resource, &old, options, &self.now(), self.clock_now()) {
                 Step::Keep => return Ok((Written::Entry(entry), false)),
                 // A definition goes after its instances.

@@ -14,7 +14,7 @@ pub mod subresource;
 pub mod watch;
 pub mod write;
 
-use crate::admission::UserInfo;
+use crate::admission::{Attributes, UserInfo};
 use crate::http::negotiate::Accepted;
 use crate::http::{Query, RequestInfo};
 use crate::registry::{Resource, Snapshot};
@@ -39,6 +39,11 @@ pub struct ResourceRequest<'a> {
 impl ResourceRequest<'_> {
     pub fn warn(&self, text: impl Into<String>) {
         self.warnings.lock().expect("no holder of this lock panics").push(text.into());
+    }
+
+    /// What admission warned of goes to the client, whatever becomes of the request.
+    pub(crate) fn pass_warnings(&self, attributes: &mut Attributes<'_>) {
+        attributes.warnings.drain(..).for_each(|warning| self.warn(warning));
     }
 
     /// The namespace of a namespaced resource; an error when the path has none where it must.

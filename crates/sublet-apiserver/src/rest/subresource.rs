@@ -59,9 +59,7 @@ impl Server {
             query: Some(request.query),
             ..Attributes::new(request.user, Operation::Create, &request.resource)
         };
-        self.mutate(&mut attributes).await?;
-        self.validate_admission(&mut attributes).await?;
-        attributes.warnings.drain(..).for_each(|warning| request.warn(warning));
+        self.admit(request, &mut attributes).await?;
         Ok(attributes.object.take().unwrap_or_default())
     }
 

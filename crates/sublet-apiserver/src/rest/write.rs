@@ -123,7 +123,9 @@ impl Server {
             query: Some(request.query),
             ..Attributes::new(request.user, Operation::Create, resource)
         };
-        self.mutate(&mut attributes).await?;
+        let admitted = self.mutate(&mut attributes).await;
+        request.pass_warnings(&mut attributes);
+        admitted?;
         let mut object = attributes.object.take().expect("mutation keeps the object");
         (resource.strategy.prepare_create)(&mut object);
         apply_defaults(resource, &mut object);
@@ -152,11 +154,10 @@ impl Server {
         for warning in (resource.strategy.warnings)(object) {
             request.warn(warning);
         }
-        self.validate_admission(attributes).await?;
+        let admitted = self.validate_admission(attributes).await;
+        request.pass_warnings(attributes);
+        admitted?;
         let mut object = attributes.object.take().expect("validation keeps the object");
-        for warning in attributes.warnings.drain(..) {
-            request.warn(warning);
-        }
         if allocation.is_none() {
             *allocation = self.allocate(resource, &mut object, None, dry_run, false).await?;
         }
@@ -292,7 +293,9 @@ impl Server {
             is_inner: subresource == "binding",
             ..Attributes::new(request.user, Operation::Update, resource)
         };
-        self.mutate(&mut attributes).await?;
+        let admitted = self.mutate(&mut attributes).await;
+        request.pass_warnings(&mut attributes);
+        admitted?;
         let mut new = attributes.object.take().expect("mutation keeps the object");
         let strategy = subresource_strategy(resource, subresource);
         if subresource == "status" {
@@ -333,11 +336,10 @@ impl Server {
                 request.warn(warning);
             }
         }
-        self.validate_admission(attributes).await?;
+        let admitted = self.validate_admission(attributes).await;
+        request.pass_warnings(attributes);
+        admitted?;
         let mut new = attributes.object.take().expect("validation keeps the object");
-        for warning in attributes.warnings.drain(..) {
-            request.warn(warning);
-        }
         apply::keep_times(&mut new, &old);
         if is_same(&new, &old) {
             return Ok(Some(if dry_run { Written::Value(new) } else { Written::Entry(entry.clone()) }));

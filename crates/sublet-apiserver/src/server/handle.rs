@@ -134,6 +134,12 @@ impl Server {
             Some(custom) => custom.deprecation_warning.clone(),
             None => crate::strategy::deprecation(&info.group, &info.version, &info.resource),
         };
+        if !warnings.is_empty()
+            && let Err(error) = &response
+        {
+            // Whoever is refused is warned as well.
+            response = Ok(respond::error(error, Accepted { form: Default::default(), ..request.accepted }));
+        }
         if let Ok(response) = &mut response {
             respond::add_warnings(response, &warnings);
             respond::add_warnings(response, deprecated.as_slice());
@@ -256,9 +262,7 @@ impl Server {
                 query: Some(request.query),
                 ..Attributes::new(request.user, Operation::Connect, &request.resource)
             };
-            self.mutate(&mut attributes).await?;
-            self.validate_admission(&mut attributes).await?;
-            attributes.warnings.drain(..).for_each(|warning| request.warn(warning));
+            self.admit(request, &mut attributes).await?;
         }
         let connector = self.connector().ok_or_else(|| {
             ApiError::unavailable(format!(

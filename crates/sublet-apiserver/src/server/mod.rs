@@ -26,6 +26,7 @@ use crate::hooks::{Connector, ServiceAllocator};
 use crate::outgoing::{Identity, Outgoing};
 use crate::reader::Reader;
 use crate::registry::{Registry, builtin_rows};
+use crate::rest::ResourceRequest;
 use crate::store::Store;
 use security::Security;
 use std::sync::{Arc, OnceLock, RwLock};
@@ -203,6 +204,16 @@ impl Server {
             self.mutate_once(attributes, &store).await?;
         }
         Ok(())
+    }
+
+    /// Mutation and validation of a request that nothing happens to in between.
+    pub(crate) async fn admit(&self, request: &ResourceRequest<'_>, attributes: &mut Attributes<'_>) -> Result<(), ApiError> {
+        let mut admitted = self.mutate(attributes).await;
+        if admitted.is_ok() {
+            admitted = self.validate_admission(attributes).await;
+        }
+        request.pass_warnings(attributes);
+        admitted
     }
 
     async fn mutate_once(&self, attributes: &mut Attributes<'_>, store: &Arc<dyn crate::reader::Writer>) -> Result<(), ApiError> {

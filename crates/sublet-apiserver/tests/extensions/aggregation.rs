@@ -26,6 +26,7 @@ async fn requests_for_a_group_reach_its_server_and_discovery_shows_it() {
             (200, json!({"kind": "APIResourceList", "apiVersion": "v1", "groupVersion": "toys.example.com/v1", "resources": [toys]}))
         }
         "/apis/toys.example.com/v1/namespaces/default/toys" => (200, json!({"kind": "ToyList", "items": []})),
+        "/openapi/v3/apis/toys.example.com/v1" => (200, json!({"openapi": "3.0.0", "paths": {}})),
         _ => (404, json!("nothing here")),
     })
     .await;
@@ -52,6 +53,9 @@ async fn requests_for_a_group_reach_its_server_and_discovery_shows_it() {
     assert_eq!((&told["headers"]["x-remote-user"], &told["method"]), (&json!("admin"), &json!("GET")));
     let listed = cluster.send("GET", "/apis/toys.example.com/v1", None).await.ok();
     assert_eq!(listed["resources"][0]["name"], "toys");
+    let index = cluster.send("GET", "/openapi/v3", None).await.ok();
+    assert_eq!(index["paths"]["apis/toys.example.com/v1"]["serverRelativeURL"], "/openapi/v3/apis/toys.example.com/v1");
+    assert_eq!(cluster.send("GET", "/openapi/v3/apis/toys.example.com/v1", None).await.ok()["openapi"], "3.0.0");
     let group = cluster.send("GET", "/apis/toys.example.com", None).await.ok();
     assert_eq!(group["preferredVersion"]["version"], "v1");
     cluster.send("DELETE", &format!("{SERVICES}/v1.toys.example.com"), None).await.ok();

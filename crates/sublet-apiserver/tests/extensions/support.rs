@@ -134,10 +134,13 @@ impl Webhooks {
     /// `answer` gets the path and the JSON of a request, and gives status and JSON.
     pub async fn start(answer: impl Fn(&str, &Value) -> (u16, Value) + Send + Sync + 'static) -> Self {
         let names = ["127.0.0.1", "localhost", "hook.default.svc"].map(String::from).to_vec();
-        let made = rcgen::generate_simple_self_signed(names).expect("a certificate");
-        let pem = made.cert.pem();
+        // As `openssl req -x509` makes them: an authority that signs nothing but itself.
+        let mut params = rcgen::CertificateParams::new(names).expect("names");
+        params.is_ca = rcgen::IsCa::Ca(rcgen::BasicConstraints::Unconstrained);
+        let key = rcgen::KeyPair::generate().expect("a key");
+        let pem = params.self_signed(&key).expect("a certificate").pem();
         let chain = vec![CertificateDer::from_pem_slice(pem.as_bytes()).expect("PEM")];
-        let key = PrivateKeyDer::from_pem_slice(made.signing_key.serialize_pem().as_bytes()).expect("PEM");
+        let key = PrivateKeyDer::from_pem_slice(key.serialize_pem().as_bytes()).expect("PEM");
         let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());
         let config = rustls::ServerConfig::builder_with_provider(provider).with_safe_default_protocol_versions().expect("versions");
         let config = config.with_no_client_auth().with_single_cert(chain, key).expect("a key that fits");

@@ -26,7 +26,10 @@ async fn configure(cluster: &Cluster, kind: &str, name: &str, hooks: Value) {
 async fn a_webhook_refuses_and_says_why() {
     let cluster = Cluster::start().await;
     let hooks = Webhooks::start(|path, review| match path {
-        "/deny" => reviewed(review, json!({"allowed": false, "status": {"message": "not today", "code": 403, "reason": "Forbidden"}})),
+        "/deny" => reviewed(
+            review,
+            json!({"allowed": false, "warnings": ["hopeless"], "status": {"message": "not today", "code": 403, "reason": "Forbidden"}}),
+        ),
         "/mute" => reviewed(review, json!({"allowed": false})),
         _ => reviewed(review, json!({"allowed": true, "warnings": ["careful"]})),
     })
@@ -43,6 +46,7 @@ async fn a_webhook_refuses_and_says_why() {
     let labelled = json!({"metadata": {"name": "x", "labels": {"deny": "yes"}}});
     let refused = cluster.create("/api/v1/namespaces/default/configmaps", labelled).await;
     assert_eq!((refused.code.as_u16(), &refused.body["reason"]), (403, &json!("Forbidden")));
+    assert!(refused.warnings.contains(&"hopeless".to_string()), "{:?}", refused.warnings);
     assert_eq!(refused.message(), "admission webhook \"deny.example.com\" denied the request: not today");
     let mute = cluster.config_map("mute-1", json!({})).await;
     mute.refused(400, "admission webhook \"mute.example.com\" denied the request without explanation");

@@ -16,6 +16,8 @@ const API_SERVICES: &str = "apiservices.apiregistration.k8s.io";
 impl Server {
     /// The APIService that takes a path, when that is not this server.
     pub(crate) fn api_service_for(&self, path: &str) -> Option<Arc<Value>> {
+        // Its description of itself lies beside its resources.
+        let path = path.strip_prefix("/openapi/v3").unwrap_or(path);
         let mut parts = path.strip_prefix("/apis/")?.split('/');
         let (group, version) = (parts.next()?, parts.next()?);
         if group.is_empty() || version.is_empty() {
