@@ -105,7 +105,7 @@ fn as_reader(store: &Arc<dyn Writer>) -> &dyn Reader {
     &**store
 }
 
-/// Asks one hook.
+/// Asks one hook; its answer may be no.
 async fn ask(
     hook: &Hook,
     review: &Review,
@@ -124,7 +124,15 @@ async fn ask(
     let answer = answer.map_err(|error| match error {
         CallError::Transport(why) | CallError::Status { message: why, .. } => Refusal::Failed(format!("failed to call webhook: {why}")),
     })?;
-    let answer = review.read(&answer, mutating).map_err(Refusal::Failed)?;
+    review.read(&answer, mutating).map_err(Refusal::Failed)
+}
+
+/// What an answer says besides yes or no counts in either case.
+fn heed(hook: &Hook, answer: Answer, attributes: &mut Attributes<'_>) -> Result<Answer, Refusal> {
+    attributes.warnings.extend(answer.warnings.iter().cloned());
+    for (key, value) in &answer.annotations {
+        attributes.annotations.insert(format!("{}/{key}", hook.name), value.clone());
+    }
     if answer.allowed { Ok(answer) } else { Err(Refusal::Denied(denied(&hook.name, answer))) }
 }
 

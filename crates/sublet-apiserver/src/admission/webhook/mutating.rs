@@ -4,7 +4,7 @@ use super::super::view::Versioned;
 use super::super::{Attributes, Plugin};
 use super::hook::Hook;
 use super::review::{Answer, Review};
-use super::{Refusal, Webhooks, ask, interest};
+use super::{Refusal, Webhooks, ask, heed, interest};
 use crate::reader::Writer;
 use crate::registry::Resource;
 use crate::rest::write::apply_defaults;
@@ -84,10 +84,7 @@ async fn call(
 ) -> Result<bool, Refusal> {
     let review = Review::new(hook, attributes, &seen).map_err(Refusal::Failed)?;
     let answer = ask(hook, &review, true, attributes.dry_run, store, server.outgoing()).await?;
-    attributes.warnings.extend(answer.warnings.iter().cloned());
-    for (key, value) in &answer.annotations {
-        attributes.annotations.insert(format!("{}/{key}", hook.name), value.clone());
-    }
+    let answer = heed(hook, answer, attributes)?;
     let changed = apply(hook, seen, &answer, attributes, server).await?;
     let key = format!("mutation.webhook.admission.k8s.io/round_{}_index_{index}", u8::from(attributes.reinvocation.is_again));
     let note = json!({"configuration": hook.configuration, "webhook": hook.name, "mutated": changed});

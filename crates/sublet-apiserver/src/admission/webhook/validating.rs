@@ -3,7 +3,7 @@
 use super::super::{Attributes, Plugin};
 use super::hook::Hook;
 use super::review::Review;
-use super::{Refusal, Webhooks, ask, interest};
+use super::{Refusal, Webhooks, ask, heed, interest};
 use crate::reader::Writer;
 use async_trait::async_trait;
 use futures::future::join_all;
@@ -47,13 +47,8 @@ impl Plugin for ValidatingAdmissionWebhook {
         let answers = join_all(calls).await;
         let mut refused = None;
         for (index, ((hook, _), answer)) in asked.iter().zip(answers).enumerate() {
-            match answer {
-                Ok(answer) => {
-                    attributes.warnings.extend(answer.warnings);
-                    for (key, value) in answer.annotations {
-                        attributes.annotations.insert(format!("{}/{key}", hook.name), value);
-                    }
-                }
+            match answer.and_then(|answer| heed(hook, answer, attributes)) {
+                Ok(_) => {}
                 Err(Refusal::Failed(why)) if hook.fails_open => {
                     tracing::warn!(server = server.name(), webhook = hook.name, why, "failed calling webhook, failing open");
                     let key = format!("failed-open.validating.webhook.admission.k8s.io/round_0_index_{index}");
