@@ -39,8 +39,8 @@ pub async fn run_operator(host: Client, identity: Identity, cancel: Cancellation
         let (clusters, leads) = (clusters.clone(), leads.clone());
         move || operator_metrics(&clusters, leads.load(Ordering::Relaxed))
     });
-    let placed = Placed::new(host.with_field_manager(OPERATOR), &identity.namespace, clusters);
-    manager.add(sublet_operator::controller(Arc::new(placed)));
+    let placed = Arc::new(Placed::new(host.with_field_manager(OPERATOR), &identity.namespace, clusters));
+    manager.add(sublet_operator::controller(placed.clone()));
 
     let serving = tokio::spawn(health::serve(health.clone(), identity.health, cancel.clone()));
     wait_for_definition(&host, &cancel).await;
@@ -49,7 +49,17 @@ pub async fn run_operator(host: Client, identity: Identity, cancel: Cancellation
     let config = LeaderConfig::new(&identity.namespace, OPERATOR, &identity.pod);
     let led = lead(&host, &Clock::System, &config, cancel.clone(), |stop| async move {
         leads.store(true, Ordering::Relaxed);
-        manager.run(stop).await;
+        let sweep = async {
+            if let Err(error) = placed.sweep().await {
+                tracing::warn!(%error, "what earlier virtual clusters left was not looked for");
+            }
+        };
+        tokio::join!(manager.run(stop.clone()), async {
+            tokio::select! {
+                () = sweep => {}
+                () = stop.cancelled() => {}
+            }
+        });
         leads.store(false, Ordering::Relaxed);
     })
     .await;

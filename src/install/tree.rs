@@ -95,7 +95,8 @@ fn trial(files: &mut Files) -> Result<()> {
         {"op": "add", "path": "/spec/template/spec/volumes", "value": [{"name": "stores", "emptyDir": {}}]},
     ]);
     let body = json!({
-        "resources": ["../.."],
+        // Not the base as a whole: it is around this folder, and kustomize takes that for a cycle.
+        "resources": ["../../crds", "../../rbac", "../../install"],
         "patches": [{"target": {"kind": "StatefulSet", "name": SHARD}, "patch": patch.to_string()}],
     });
     files.kustomization("overlays/trial", "Stores are gone with the pod of their shard: for trials alone.", body)
