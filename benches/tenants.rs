@@ -25,6 +25,9 @@ struct Arguments {
     /// Tenants made one after the other, to see how long one takes
     #[arg(long, default_value_t = 10)]
     alone: usize,
+    /// Do not start again at each number: quicker, and memory is as it grew
+    #[arg(long)]
+    no_restart: bool,
 }
 
 struct Measured {
@@ -61,13 +64,15 @@ async fn bench(arguments: Arguments) -> Result<()> {
         }
         settle(&process, 60).await?;
         let grown = process.usage()?;
-        process.stop().await?;
-        let begin = Instant::now();
-        process = Sublet::dev(dir.path(), 2).await?;
-        let last = tenants::connect(&process.cluster().await?, &format!("t-{}", count - 1)).await?;
-        last.list(&sublet_runtime::resources::NAMESPACES, "", &Default::default()).await?;
-        let restart = begin.elapsed();
-        settle(&process, 60).await?;
+        let mut restart = Duration::ZERO;
+        if !arguments.no_restart {
+            process.stop().await?;
+            let begin = Instant::now();
+            process = Sublet::dev(dir.path(), 2).await?;
+            tenants::connect(&process.cluster().await?, &format!("t-{}", count - 1)).await?;
+            restart = begin.elapsed();
+            settle(&process, 60).await?;
+        }
         all.push(measure(&process, count, restart, arguments.idle, grown).await?);
     }
     process.stop().await?;
