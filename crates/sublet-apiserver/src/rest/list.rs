@@ -80,7 +80,7 @@ impl Server {
         }
         let prefix = format!("{group_resource}/");
         let mut matching =
-            snapshot.entries.into_iter().filter(|e| start.is_empty() || e.key[prefix.len()..] > *start).filter(|e| selection.matches(e));
+            snapshot.entries.into_iter().filter(|e| start.is_empty() || place(e, &prefix) > &*start).filter(|e| selection.matches(e));
         let Some(limit) = options.limit else {
             let entries = self.entries_at(matching.collect(), resource).await?;
             return Ok(Page { entries, revision: snapshot.revision, continue_token: String::new(), remaining: None });
@@ -88,7 +88,7 @@ impl Server {
         let entries: Vec<Arc<Entry>> = matching.by_ref().take(limit).collect();
         let rest = matching.count();
         let continue_token = match entries.last() {
-            Some(last) if rest > 0 => encode_token(snapshot.revision, &last.key[prefix.len()..]),
+            Some(last) if rest > 0 => encode_token(snapshot.revision, place(last, &prefix)),
             _ => String::new(),
         };
         // As upstream: the number that remains is only told when no selector made it a guess.
@@ -134,6 +134,12 @@ impl Server {
     }
 }
 
+/// Where an object stands in its list: `NAMESPACE/NAME`, or `NAME` when it has no namespace.
+fn place<'a>(entry: &'a Entry, prefix: &str) -> &'a str {
+    let key = &entry.key[prefix.len()..];
+    key.strip_prefix('/').unwrap_or(key)
+}
+
 /// Upstream's form: base64 of JSON with version, revision and start key.
 fn encode_token(revision: u64, last_key: &str) -> String {
     URL_SAFE_NO_PAD.encode(json!({"v": TOKEN_VERSION, "rv": revision, "start": format!("{last_key}\u{0}")}).to_string())
@@ -177,6 +183,18 @@ fn decode_token(token: &str) -> Result<(Option<u64>, String), ApiError> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// Lists of namespaces could not be continued: their keys begin with an empty namespace, which a token must not have.
+    #[test]
+    fn lists_without_namespaces_can_be_continued() {
+        let object = json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "a"}});
+        let stored = crate::store::entry::Encoded::new(&object, &[]).stored;
+        for (key, expected) in [("namespaces//a", "a"), ("namespaces/ns/a", "ns/a")] {
+            let entry = Entry::compose(key.into(), 5, &stored).unwrap();
+            let token = encode_token(5, place(&entry, "namespaces/"));
+            assert_eq!(decode_token(&token).unwrap(), (Some(5), expected.into()));
+        }
+    }
 
     #[test]
     fn tokens_read_back_and_rubbish_is_refused() {
