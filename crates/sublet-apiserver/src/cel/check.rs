@@ -196,7 +196,10 @@ impl<'s> Checker<'s> {
                     let message = format!("expected type of field '{field}' is 'string' but provided type is '{other}'");
                     self.issue(entry.key.at, message);
                 }
-                _ => self.issue(entry.key.at, format!("undefined field '{field}'")),
+                (field, other) => {
+                    let message = format!("expected type of field '{field}' is '' but provided type is '{other}'");
+                    self.issue(entry.key.at, message);
+                }
             }
         }
         Type::Message(name.into())

@@ -38,7 +38,10 @@ impl<'v, 'e> Evaluator<'v, 'e> {
         let scope = self.scope[..self.root].to_vec();
         let left = self.limit.saturating_sub(self.cost);
         let mut inner = Evaluator { scope, root: self.root, lazy: Some(lazy), cost: 0, limit: left };
-        let found = inner.expr(lazy.expr(at));
+        let found = inner.expr(lazy.expr(at)).map_err(|error| match error {
+            EvalError::Failed(why) => failed(format!("composited variable {name:?} fails to evaluate: {why}")),
+            EvalError::TooExpensive => error,
+        });
         let cost = inner.cost;
         lazy.found.borrow_mut()[at] = Some(found.clone());
         self.charge(cost)?;

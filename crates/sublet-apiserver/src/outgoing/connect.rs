@@ -27,7 +27,7 @@ pub(super) async fn connect(
     refuses_local: bool,
 ) -> Result<Connected, String> {
     let failed = |error: std::io::Error| format!("dial tcp {}: {}", key.address, dial_error(&error));
-    let mut addresses: Vec<SocketAddr> = lookup_host(&key.address).await.map_err(failed)?.collect();
+    let mut addresses: Vec<SocketAddr> = lookup_host(&key.address).await.map_err(|_| no_such_host(&key.address))?.collect();
     if refuses_local {
         addresses.retain(|address| !is_local(address.ip()));
         if addresses.is_empty() {
@@ -58,6 +58,11 @@ fn is_local(address: IpAddr) -> bool {
             None => ip.is_loopback() || ip.is_unicast_link_local() || ip.is_unspecified(),
         },
     }
+}
+
+fn no_such_host(address: &str) -> String {
+    let host = address.rsplit_once(':').map_or(address, |(host, _)| host);
+    format!("dial tcp: lookup {host}: no such host")
 }
 
 fn dial_error(error: &std::io::Error) -> String {

@@ -86,3 +86,34 @@ async fn mutations_are_checked_when_they_are_written() {
         refused.message()
     );
 }
+
+#[tokio::test]
+async fn what_mutations_make_must_fit_the_kind() {
+    for (mutations, code, expected) in [
+        (
+            apply("Object{nothing: 1}"),
+            403,
+            "policy 'p' with binding 'p-binding' denied request: error applying patch: failed to convert patch object to typed object: \
+             .nothing: field not declared in schema",
+        ),
+        (
+            patch("[JSONPatch{op: 'add', path: '/unknown', value: 'x'}]"),
+            500,
+            "Internal error occurred: strict decoding error: unknown field \"unknown\"",
+        ),
+        (
+            patch("[JSONPatch{op: 'replace', path: '/data/a', value: 1}]"),
+            500,
+            "Internal error occurred: json: cannot unmarshal number into Go struct field ConfigMap.data of type string",
+        ),
+    ] {
+        let cluster = Cluster::start().await;
+        policy(&cluster, "p", ("", "configmaps"), mutations).await.ok();
+        cluster.config_map("x", json!({"a": "b"})).await.refused(code, expected);
+    }
+    // A test that fails says that there is nothing to do.
+    let cluster = Cluster::start().await;
+    let expression = "[JSONPatch{op: 'test', path: '/data/a', value: 'x'}, JSONPatch{op: 'remove', path: '/data/a'}]";
+    policy(&cluster, "p", ("", "configmaps"), patch(expression)).await.ok();
+    assert_eq!(cluster.config_map("x", json!({"a": "b"})).await.ok()["data"], json!({"a": "b"}));
+}

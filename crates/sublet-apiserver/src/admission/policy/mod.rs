@@ -69,7 +69,7 @@ pub(crate) struct Scope {
 impl Scope {
     /// Compiles the variables of a policy's spec, which makes the scope of its other expressions.
     fn of(spec: &Value) -> (Self, Result<Vec<(String, Program)>, String>) {
-        let mut scope = Self { params: spec["paramKind"].is_object(), variables: None };
+        let mut scope = Self::new(spec["paramKind"].is_object(), !spec["variables"].as_array().is_none_or(Vec::is_empty));
         let mut programs = Vec::new();
         for variable in spec["variables"].as_array().into_iter().flatten() {
             let text = |key: &str| variable[key].as_str().unwrap_or_default();
@@ -82,8 +82,9 @@ impl Scope {
     }
 
     /// The scope of a policy that is being written, variables to be added one by one.
-    pub(crate) fn new(params: bool) -> Self {
-        Self { params, variables: None }
+    pub(crate) fn new(params: bool, has_variables: bool) -> Self {
+        let none = || Arc::new(Fields { name: "kubernetes.variables", fields: Vec::new() });
+        Self { params, variables: has_variables.then(none) }
     }
 
     /// Adds a variable, with the type of its expression.

@@ -12,7 +12,7 @@ use crate::server::Server;
 use async_trait::async_trait;
 use serde_json::{Value, json};
 use std::sync::Arc;
-use sublet_machinery::{ApiError, Cause, ObjectExt, Reason, apply, patch};
+use sublet_machinery::{ApiError, Cause, ObjectExt, Reason, apply, patch, structural};
 
 pub(in super::super) struct MutatingAdmissionPolicy {
     policies: Policies<Mutations>,
@@ -174,7 +174,11 @@ async fn invoke(
     let key = format!("{}/{}/{}/{}", policy.name, binding.name, param.namespace(), param.name());
     let again = attributes.reinvocation.is_again && !attributes.reinvocation.policies.again.contains(&key);
     let before = seen.object.clone();
-    let result = mutate_all(policy, attributes, &mut seen, &namespace, param, server, again);
+    let result = match mutate_all(policy, attributes, &mut seen, &namespace, param, server, again) {
+        Ok(()) => Ok(()),
+        Err(Stop::Policy(why)) => Err(why),
+        Err(Stop::Request(error)) => return Err(error),
+    };
     if seen.object != before {
         let own = attributes.resource;
         let is_other = own.version != resource.version || own.group != resource.group;
@@ -199,7 +203,7 @@ fn mutate_all(
     param: &Value,
     server: &Server,
     skip: bool,
-) -> Result<(), String> {
+) -> Result<(), Stop> {
     let request = attributes.request_seen(&seen.resource, &seen.kind);
     let asker = Asker::new(server.authorization(), attributes);
     let input =
@@ -207,7 +211,7 @@ fn mutate_all(
     match conditions::check(&policy.conditions, &input) {
         Verdict::Matches if !skip => {}
         Verdict::Matches | Verdict::Skip => return Ok(()),
-        Verdict::Failed(why) => return Err(why),
+        Verdict::Failed(why) => return Err(why.into()),
     }
     let variables = policy.variables.as_ref().map_err(Clone::clone)?;
     for mutation in &policy.own.mutations {
@@ -221,13 +225,39 @@ fn mutate_all(
             to_json(&value)?
         };
         if let Some(why) = program.misplaced() {
-            return Err(format!("type mismatch: {why}"));
+            return Err(format!("type mismatch: {why}").into());
         }
         let changed = if mutation.applies { apply_to(seen, made)? } else { patched(seen, &made)? };
-        seen.object =
-            if seen.kind.kind == seen.resource.kind.as_str() { reread(&seen.resource, changed).map_err(|e| e.message)? } else { changed };
+        let is_own_kind = seen.kind.kind == seen.resource.kind.as_str();
+        if let Some(unknown) = unknown_fields(&seen.resource, &changed).first().filter(|_| is_own_kind) {
+            return Err(Stop::Request(ApiError::internal(format!("strict decoding error: {unknown}"))));
+        }
+        seen.object = if is_own_kind { reread(&seen.resource, changed).map_err(Stop::Request)? } else { changed };
     }
     Ok(())
+}
+
+/// Why mutations end.
+enum Stop {
+    /// The policy has failed; its failure policy decides what that means.
+    Policy(String),
+    /// What it made is no object of the kind.
+    Request(ApiError),
+}
+
+impl From<String> for Stop {
+    fn from(why: String) -> Self {
+        Self::Policy(why)
+    }
+}
+
+/// `unknown field "x"`, of built-in kinds; custom ones leave out what they do not know.
+fn unknown_fields(resource: &Resource, object: &Value) -> Vec<String> {
+    if resource.custom.is_some() {
+        return Vec::new();
+    }
+    let text = serde_json::to_vec(object).expect("a Value is always writable");
+    structural::decode_typed(&text, resource.schema.node()).map(|decoded| decoded.strict).unwrap_or_default()
 }
 
 fn apply_to(seen: &Versioned, mut made: Value) -> Result<Value, String> {
@@ -235,6 +265,15 @@ fn apply_to(seen: &Versioned, mut made: Value) -> Result<Value, String> {
         made[field] = seen.object[field].clone();
     }
     let schema = seen.resource.schema.node();
+    let untyped = |why: String| Err(format!("error applying patch: failed to convert patch object to typed object: {why}"));
+    if let Some(unknown) = unknown_fields(&seen.resource, &made).first().and_then(|text| text.strip_prefix("unknown field ")) {
+        return untyped(format!(".{}: field not declared in schema", unknown.trim_matches('"')));
+    }
+    let text = serde_json::to_vec(&made).expect("a Value is always writable");
+    let decoded = structural::decode_typed(&text, schema).ok().filter(|_| seen.resource.custom.is_none());
+    if let Some(why) = decoded.and_then(|decoded| decoded.type_error) {
+        return untyped(why);
+    }
     let atomics = apply::atomics(&made, schema);
     if !atomics.is_empty() {
         let why = format!("may not mutate atomic arrays, maps or structs: {}", atomics.join(", "));

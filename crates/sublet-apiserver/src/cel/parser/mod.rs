@@ -184,7 +184,7 @@ impl<'t> Parser<'t> {
             } else if matches!(self.peek(), Token::Punct("{" | "{?"))
                 && let Some(name) = dotted(&operand)
             {
-                return self.message(operand.at, &name);
+                return self.message(at, &name);
             } else {
                 return Ok(operand);
             }
@@ -202,6 +202,8 @@ impl<'t> Parser<'t> {
             optional |= self.take("?");
             let key_at = self.at();
             let Token::Ident(field) = self.advance() else { return Err(Issue::syntax("a field needs a name".into(), key_at)) };
+            // What is wrong about a field is told where its colon is.
+            let key_at = self.at();
             let key = self.node(key_at, Kind::Literal(Literal::String(field)))?;
             self.expect(":")?;
             entries.push(Entry { key, value: self.expr()?, optional });

@@ -114,7 +114,7 @@ fn validate_common(spec: &Field<'_>, errors: &mut Errors) -> PolicyScope {
         errors.add(constraints.required(""));
     }
     validate_conditions(&spec.at("matchConditions"), params.is_set(), errors);
-    let mut scope = PolicyScope::new(params.is_set());
+    let mut scope = PolicyScope::new(params.is_set(), !spec.at("variables").is_zero());
     for variable in spec.at("variables").items() {
         let name = variable.at("name");
         if name.text().trim().is_empty() {
