@@ -60,8 +60,12 @@ pub(super) async fn ready(story: &Story<'_>, tenant: &Cluster, name: &str) -> Re
 
 async fn logs(story: &Story<'_>, pods: &Api<Pod>) -> Result<()> {
     let of = |container: &str| LogParams { container: Some(container.into()), ..LogParams::default() };
-    let text = pods.logs(POD, &LogParams { tail_lines: Some(2), ..of("main") }).await.context("logs")?;
-    ensure!(text.lines().count() == 2 && text.starts_with("line "), "the last two lines of the log are {text:?}");
+    // A pod that is ready this moment has hardly said anything yet.
+    eventually("the last two lines of the log", story.stage.patience_s(), || async {
+        let text = pods.logs(POD, &LogParams { tail_lines: Some(2), ..of("main") }).await.context("logs")?;
+        Ok(if text.lines().count() == 2 && text.starts_with("line ") { Ok(()) } else { Err(format!("{text:?}")) })
+    })
+    .await?;
     // Lines that are written while we look.
     let follow = LogParams { follow: true, tail_lines: Some(1), ..of("main") };
     let mut lines = pods.log_stream(POD, &follow).await.context("logs -f")?.lines();
