@@ -3,7 +3,7 @@
 use crate::server::Server;
 use async_trait::async_trait;
 use serde_json::Value;
-use std::sync::Arc;
+use std::sync::{Arc, RwLock};
 use sublet_machinery::ApiError;
 
 /// Reads of the current state, from memory. `group_resource` is `pods` or `deployments.apps`.
@@ -32,4 +32,38 @@ pub trait Writer: Reader {
     async fn update(&self, group_resource: &str, object: Value) -> Result<Value, ApiError>;
 
     async fn delete(&self, group_resource: &str, namespace: &str, name: &str) -> Result<(), ApiError>;
+}
+
+/// How a value is made from the objects of `N` resources.
+type Derive<T, const N: usize> = fn(&[Vec<Arc<Value>>; N]) -> T;
+
+/// A value made from all objects of some resources, kept until one of them changes.
+pub(crate) struct Derived<T, const N: usize = 1> {
+    resources: [&'static str; N],
+    derive: Derive<T, N>,
+    /// The value and the revisions it was made from.
+    current: RwLock<Option<([u64; N], Arc<T>)>>,
+}
+
+impl<T, const N: usize> Derived<T, N> {
+    pub(crate) const fn new(resources: [&'static str; N], derive: Derive<T, N>) -> Self {
+        Self { resources, derive, current: RwLock::new(None) }
+    }
+
+    pub(crate) fn read(&self, reader: &dyn Reader) -> Arc<T> {
+        // Asked before the objects are listed: what changes in between is newer than what the value claims.
+        let revisions = self.resources.map(|resource| reader.revision(resource));
+        let fresh =
+            |current: &Option<([u64; N], Arc<T>)>| current.as_ref().filter(|(made, _)| *made == revisions).map(|(_, value)| value.clone());
+        if let Some(value) = fresh(&self.current.read().expect("deriving does not panic")) {
+            return value;
+        }
+        let mut current = self.current.write().expect("deriving does not panic");
+        if let Some(value) = fresh(&current) {
+            return value;
+        }
+        let value = Arc::new((self.derive)(&self.resources.map(|resource| reader.list(resource, None))));
+        *current = Some((revisions, value.clone()));
+        value
+    }
 }

@@ -99,7 +99,7 @@ impl Matcher {
         &self,
         attributes: &Attributes<'_>,
         reader: &dyn Reader,
-        registry: Option<&Snapshot>,
+        registry: &Snapshot,
     ) -> Result<Option<Arc<Resource>>, ApiError> {
         // An error of a selector counts only when the rules are about the request.
         let in_namespace = self.in_namespace(attributes, reader);
@@ -118,18 +118,20 @@ impl Matcher {
     /// Whether match resources of a binding take the request; without rules they take all that the policy is about.
     pub(super) fn matches_within(&self, attributes: &Attributes<'_>, reader: &dyn Reader, registry: &Snapshot) -> Result<bool, ApiError> {
         if !self.rules.is_empty() {
-            return self.matches(attributes, reader, Some(registry)).map(|found| found.is_some());
+            return self.matches(attributes, reader, registry).map(|found| found.is_some());
         }
-        let excluded = self.resource_of(&self.exclude, attributes, Some(registry)).is_some();
+        let excluded = self.resource_of(&self.exclude, attributes, registry).is_some();
         Ok(!excluded && self.in_namespace(attributes, reader)? && self.selects_object(attributes)?)
     }
 
     /// Rules about other versions of the resource count when the policy is `Equivalent`.
-    fn resource_of(&self, rules: &[Rule], attributes: &Attributes<'_>, registry: Option<&Snapshot>) -> Option<Arc<Resource>> {
+    fn resource_of(&self, rules: &[Rule], attributes: &Attributes<'_>, registry: &Snapshot) -> Option<Arc<Resource>> {
         if rules.iter().any(|rule| rule.matches(attributes, attributes.resource)) {
             return Some(attributes.resource.clone());
         }
-        let registry = registry.filter(|_| self.equivalent && !rules.is_empty())?;
+        if !self.equivalent || rules.is_empty() {
+            return None;
+        }
         let others = equivalents(registry, attributes);
         rules.iter().find_map(|rule| others.iter().find(|other| rule.matches(attributes, other))).cloned()
     }
@@ -206,7 +208,7 @@ mod tests {
             object: Some(asked.object.clone()),
             ..Attributes::new(&user, Operation::Create, row)
         };
-        let found = Matcher::of(&stated).matches(&attributes, &reader, Some(&registry));
+        let found = Matcher::of(&stated).matches(&attributes, &reader, &registry);
         found.map(|r| r.map(|r| r.api_version())).map_err(|e| e.message)
     }
 

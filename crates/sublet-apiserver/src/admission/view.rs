@@ -232,14 +232,14 @@ impl Versioned {
     pub(super) async fn of(
         attributes: &Attributes<'_>,
         resource: &Arc<Resource>,
-        server: Option<&crate::server::Server>,
+        server: &crate::server::Server,
     ) -> Result<Self, ApiError> {
         let own = attributes.resource;
         let mut object = attributes.object_seen().map(Cow::into_owned).unwrap_or_default();
         let mut old = attributes.old_seen().map(Cow::into_owned).unwrap_or_default();
         let kind = resource.subresource(attributes.subresource).map_or_else(|| resource.gvk(), |sub| sub.kind.clone());
         let is_other = own.version != resource.version || own.group != resource.group;
-        if let Some(server) = server.filter(|_| is_other && kind.kind == resource.kind.as_str()) {
+        if is_other && kind.kind == resource.kind.as_str() {
             for value in [&mut object, &mut old] {
                 if !value.is_null() {
                     *value = server.convert_object(std::mem::take(value), own, resource).await?;

@@ -1,6 +1,6 @@
 //! Admission policies: rules in CEL that the tenant binds to its resources.
 //!
-//! [`Policies`] keeps policies compiled with their bindings, as long as nobody changes either.
+//! `Policies` keeps policies compiled with their bindings, as long as nobody changes either.
 
 mod mutating;
 mod params;
@@ -15,27 +15,22 @@ use super::Attributes;
 use super::conditions::{self, Condition, Extras};
 use super::matching::Matcher;
 use crate::cel::{Fields, Program, Type};
-use crate::reader::Reader;
-use crate::registry::Snapshot;
+use crate::reader::{Derived, Reader};
+use crate::registry::{Resource, Snapshot};
+use crate::server::Server;
 use serde_json::Value;
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 use sublet_machinery::{ApiError, ObjectExt};
 
 /// Costs of all expressions of a policy for one binding, parameter and request.
 const POLICY_COST_MAX: u64 = 10_000_000;
 
 /// The policies of one kind with their bindings. `P` is what a policy makes of its own expressions.
-struct Policies<P> {
-    policies: &'static str,
-    bindings: &'static str,
-    compile: fn(&Value, &Scope) -> P,
-    /// What was compiled, and the revisions of policies and bindings it was read at.
-    compiled: Mutex<Option<Compiled<P>>>,
-}
+type Policies<P> = Derived<Vec<Policy<P>>, 2>;
 
-struct Compiled<P> {
-    at: (u64, u64),
-    policies: Arc<Vec<Policy<P>>>,
+/// What the policies of one kind say beside what all have.
+trait Own {
+    fn compile(spec: &Value, scope: &Scope) -> Self;
 }
 
 /// A policy that has bindings.
@@ -111,47 +106,63 @@ impl Scope {
     }
 }
 
-impl<P> Policies<P> {
-    const fn new(policies: &'static str, bindings: &'static str, compile: fn(&Value, &Scope) -> P) -> Self {
-        Self { policies, bindings, compile, compiled: Mutex::new(None) }
-    }
+/// The policies that are bound, in the order of their names.
+fn bound<P: Own>([policies, bindings]: &[Vec<Arc<Value>>; 2]) -> Vec<Policy<P>> {
+    let policies = policies.iter().filter_map(|policy| {
+        let own: Vec<Binding> =
+            bindings.iter().filter(|b| b.str_at("/spec/policyName") == Some(policy.name())).map(|b| Binding::of(b)).collect();
+        (!own.is_empty()).then(|| Policy::of(policy, own))
+    });
+    policies.collect()
+}
 
-    /// The policies that are bound, in the order of their names.
-    fn current(&self, store: &dyn Reader) -> Arc<Vec<Policy<P>>> {
-        let at = (store.revision(self.policies), store.revision(self.bindings));
-        let mut compiled = self.compiled.lock().expect("no holder of this lock panics");
-        if let Some(found) = compiled.as_ref().filter(|c| c.at == at) {
-            return found.policies.clone();
-        }
-        let bindings = store.list(self.bindings, None);
-        let policies = store.list(self.policies, None);
-        let policies = policies.iter().filter_map(|policy| {
-            let own: Vec<Binding> =
-                bindings.iter().filter(|b| b.str_at("/spec/policyName") == Some(policy.name())).map(|b| Binding::of(b)).collect();
-            (!own.is_empty()).then(|| self.policy(policy, own))
-        });
-        let policies = Arc::new(policies.collect::<Vec<_>>());
-        *compiled = Some(Compiled { at, policies: policies.clone() });
-        policies
-    }
-
-    fn policy(&self, stated: &Value, bindings: Vec<Binding>) -> Policy<P> {
+impl<P> Policy<P> {
+    fn of(stated: &Value, bindings: Vec<Binding>) -> Self
+    where
+        P: Own,
+    {
         let spec = &stated["spec"];
         let (scope, variables) = Scope::of(spec);
         let param = spec["paramKind"].as_object().map(|p| {
             let text = |key: &str| p.get(key).and_then(Value::as_str).unwrap_or_default().to_string();
             (text("apiVersion"), text("kind"))
         });
-        Policy {
+        Self {
             name: stated.name().to_string(),
             matcher: Matcher::of(&spec["matchConstraints"]),
             conditions: Condition::all(&spec["matchConditions"], Extras { params: scope.params, authorizer: true, ..Extras::default() }),
             param_kind: param,
             fails_open: spec["failurePolicy"] == "Ignore",
             variables,
-            own: (self.compile)(spec, &scope),
+            own: P::compile(spec, &scope),
             bindings,
         }
+    }
+
+    /// The resource in whose version the policy sees the request; `None` when it is about others. The error is one of
+    /// configuration.
+    fn concerned(&self, attributes: &Attributes<'_>, server: &Server, registry: &Snapshot) -> Result<Option<Arc<Resource>>, String> {
+        let found = self.matcher.matches(attributes, server, registry).map_err(|e| e.message)?;
+        match params::configuration_error(self, registry).filter(|_| found.is_some()) {
+            Some(why) => Err(why),
+            None => Ok(found),
+        }
+    }
+
+    /// The parameters with which a binding runs the policy, none when it is about other requests; the error is one of
+    /// configuration. `namespace` is that of the request.
+    async fn params(
+        &self,
+        binding: &Binding,
+        attributes: &Attributes<'_>,
+        namespace: &str,
+        server: &Server,
+        registry: &Snapshot,
+    ) -> Result<Vec<Value>, String> {
+        if !binding.matches(attributes, server, registry).map_err(|e| e.message)? {
+            return Ok(Vec::new());
+        }
+        params::collect(self, binding, namespace, server, registry).await
     }
 }
 
@@ -174,11 +185,16 @@ impl Binding {
     }
 }
 
-/// What expressions see of a namespace.
-fn namespace_seen(namespace: &Value) -> Value {
-    let mut seen = namespace.clone();
+/// What expressions see of the namespace of a request; null when it is in none, or about one.
+fn namespace_object(attributes: &Attributes<'_>, server: &Server) -> Result<Value, ApiError> {
+    let name = attributes.namespace_seen();
+    if name.is_empty() || attributes.is("namespaces") {
+        return Ok(Value::Null);
+    }
+    let namespace = server.get("namespaces", "", name).ok_or_else(|| ApiError::not_found("", "namespaces", name))?;
+    let mut seen = Value::clone(&namespace);
     for hidden in ["managedFields", "ownerReferences", "selfLink"] {
         seen.metadata_mut().remove(hidden);
     }
-    seen
+    Ok(seen)
 }

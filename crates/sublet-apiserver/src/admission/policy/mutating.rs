@@ -4,9 +4,9 @@ use super::super::conditions::{self, Asker, Input, Verdict};
 use super::super::view::Versioned;
 use super::super::webhook::reread;
 use super::super::{Attributes, Plugin};
-use super::{Binding, POLICY_COST_MAX, Policies, Policy, Scope, namespace_seen, params};
+use super::{Binding, Own, POLICY_COST_MAX, Policies, Policy, Scope, bound, namespace_object};
 use crate::cel::{CALL_COST_MAX, Lazy, Program, to_json};
-use crate::reader::{Reader, Writer};
+use crate::reader::Writer;
 use crate::registry::{Resource, Snapshot};
 use crate::server::Server;
 use async_trait::async_trait;
@@ -35,19 +35,21 @@ impl MutatingAdmissionPolicy {
     pub(in super::super) fn new() -> Self {
         let policies = "mutatingadmissionpolicies.admissionregistration.k8s.io";
         let bindings = "mutatingadmissionpolicybindings.admissionregistration.k8s.io";
-        Self { policies: Policies::new(policies, bindings, mutations) }
+        Self { policies: Policies::new([policies, bindings], bound) }
     }
 }
 
-fn mutations(spec: &Value, scope: &Scope) -> Mutations {
-    let mutation = |stated: &Value| {
-        let applies = stated["patchType"] == "ApplyConfiguration";
-        let pointer = if applies { "/applyConfiguration/expression" } else { "/jsonPatch/expression" };
-        let text = stated.str_at(pointer).unwrap_or_default().to_string();
-        Mutation { program: scope.compile_mutation(&text, applies), applies, text }
-    };
-    let all = spec["mutations"].as_array().into_iter().flatten();
-    Mutations { mutations: all.map(mutation).collect(), asks_again: spec["reinvocationPolicy"] == "IfNeeded" }
+impl Own for Mutations {
+    fn compile(spec: &Value, scope: &Scope) -> Self {
+        let mutation = |stated: &Value| {
+            let applies = stated["patchType"] == "ApplyConfiguration";
+            let pointer = if applies { "/applyConfiguration/expression" } else { "/jsonPatch/expression" };
+            let text = stated.str_at(pointer).unwrap_or_default().to_string();
+            Mutation { program: scope.compile_mutation(&text, applies), applies, text }
+        };
+        let all = spec["mutations"].as_array().into_iter().flatten();
+        Self { mutations: all.map(mutation).collect(), asks_again: spec["reinvocationPolicy"] == "IfNeeded" }
+    }
 }
 
 #[async_trait]
@@ -62,7 +64,7 @@ impl Plugin for MutatingAdmissionPolicy {
 
     async fn mutate(&self, attributes: &mut Attributes<'_>, store: &Arc<dyn Writer>) -> Result<(), ApiError> {
         let Some(server) = store.server() else { return Ok(()) };
-        let policies = self.policies.current(server);
+        let policies = self.policies.read(server);
         if policies.is_empty() {
             return Ok(());
         }
@@ -113,29 +115,17 @@ async fn run_policy(
             errors.push(Failure { message: format!("policy {by} denied request: {why}"), is_configuration });
         }
     };
-    let resource = match policy.matcher.matches(attributes, server, Some(registry)) {
+    let resource = match policy.concerned(attributes, server, registry) {
         Ok(Some(resource)) => resource,
         Ok(None) => return Ok(()),
-        Err(error) => {
-            failed(None, true, format!("failed to configure policy: {}", error.message));
+        Err(why) => {
+            failed(None, true, format!("failed to configure policy: {why}"));
             return Ok(());
         }
     };
-    if let Some(why) = params::configuration_error(policy, registry) {
-        failed(None, true, format!("failed to configure policy: {why}"));
-        return Ok(());
-    }
     let namespace = attributes.namespace_seen().to_string();
     for binding in &policy.bindings {
-        match binding.matches(attributes, server, registry) {
-            Ok(true) => {}
-            Ok(false) => continue,
-            Err(error) => {
-                failed(Some(binding), true, format!("failed to configure binding: {}", error.message));
-                continue;
-            }
-        }
-        let params = match params::collect(policy, binding, &namespace, server, registry).await {
+        let params = match policy.params(binding, attributes, &namespace, server, registry).await {
             Ok(params) => params,
             Err(why) => {
                 failed(Some(binding), true, format!("failed to configure binding: {why}"));
@@ -160,17 +150,11 @@ async fn invoke(
     resource: &Arc<Resource>,
     param: &Value,
 ) -> Result<Result<(), String>, ApiError> {
-    let mut seen = Versioned::of(attributes, resource, Some(server)).await?;
+    let mut seen = Versioned::of(attributes, resource, server).await?;
     if seen.object.is_null() {
         return Ok(Ok(()));
     }
-    let namespace = match attributes.namespace_seen() {
-        "" => Value::Null,
-        _ if attributes.is("namespaces") => Value::Null,
-        name => {
-            server.get("namespaces", "", name).map(|n| namespace_seen(&n)).ok_or_else(|| ApiError::not_found("", "namespaces", name))?
-        }
-    };
+    let namespace = namespace_object(attributes, server)?;
     let key = format!("{}/{}/{}/{}", policy.name, binding.name, param.namespace(), param.name());
     let again = attributes.reinvocation.is_again && !attributes.reinvocation.policies.again.contains(&key);
     let before = seen.object.clone();

@@ -3,9 +3,10 @@
 use super::super::conditions::{self, Asker, Input, Verdict};
 use super::super::view::Versioned;
 use super::super::{Attributes, Plugin};
-use super::{Binding, POLICY_COST_MAX, Policies, Policy, Scope, namespace_seen, params};
+use super::{Binding, Own, POLICY_COST_MAX, Policies, Policy, Scope, bound, namespace_object};
 use crate::cel::{CALL_COST_MAX, EvalError, Lazy, Program, Type, Val};
-use crate::reader::{Reader, Writer};
+use crate::reader::Writer;
+use crate::registry::Snapshot;
 use crate::server::Server;
 use async_trait::async_trait;
 use serde_json::{Value, json};
@@ -58,34 +59,36 @@ impl ValidatingAdmissionPolicy {
     pub(in super::super) fn new() -> Self {
         let policies = "validatingadmissionpolicies.admissionregistration.k8s.io";
         let bindings = "validatingadmissionpolicybindings.admissionregistration.k8s.io";
-        Self { policies: Policies::new(policies, bindings, rules) }
+        Self { policies: Policies::new([policies, bindings], bound) }
     }
 }
 
-fn rules(spec: &Value, scope: &Scope) -> Rules {
-    let list = |name: &str| spec[name].as_array().map(Vec::as_slice).unwrap_or_default();
-    let validation = |stated: &Value| {
-        let text = |key: &str| stated[key].as_str().unwrap_or_default();
-        let message = text("messageExpression");
-        Validation {
-            text: text("expression").to_string(),
-            program: scope.compile(text("expression"), true, &[Type::Bool]).map(|(program, _)| program),
-            message: text("message").trim().to_string(),
-            message_expression: (!message.trim().is_empty())
-                .then(|| scope.compile(message, false, &[Type::String]).ok().map(|(program, _)| program))
-                .flatten(),
-            reason: Some(text("reason")).filter(|r| !r.is_empty()).map_or(Reason::Invalid, Reason::parse),
+impl Own for Rules {
+    fn compile(spec: &Value, scope: &Scope) -> Self {
+        let list = |name: &str| spec[name].as_array().map(Vec::as_slice).unwrap_or_default();
+        let validation = |stated: &Value| {
+            let text = |key: &str| stated[key].as_str().unwrap_or_default();
+            let message = text("messageExpression");
+            Validation {
+                text: text("expression").to_string(),
+                program: scope.compile(text("expression"), true, &[Type::Bool]).map(|(program, _)| program),
+                message: text("message").trim().to_string(),
+                message_expression: (!message.trim().is_empty())
+                    .then(|| scope.compile(message, false, &[Type::String]).ok().map(|(program, _)| program))
+                    .flatten(),
+                reason: Some(text("reason")).filter(|r| !r.is_empty()).map_or(Reason::Invalid, Reason::parse),
+            }
+        };
+        let annotation = |stated: &Value| {
+            let text = |key: &str| stated[key].as_str().unwrap_or_default().to_string();
+            let expression = text("valueExpression").trim().to_string();
+            let program = scope.compile(&expression, true, &[Type::String, Type::Null]).map(|(program, _)| program);
+            (text("key"), expression, program)
+        };
+        Self {
+            validations: list("validations").iter().map(validation).collect(),
+            annotations: list("auditAnnotations").iter().map(annotation).collect(),
         }
-    };
-    let annotation = |stated: &Value| {
-        let text = |key: &str| stated[key].as_str().unwrap_or_default().to_string();
-        let expression = text("valueExpression").trim().to_string();
-        let program = scope.compile(&expression, true, &[Type::String, Type::Null]).map(|(program, _)| program);
-        (text("key"), expression, program)
-    };
-    Rules {
-        validations: list("validations").iter().map(validation).collect(),
-        annotations: list("auditAnnotations").iter().map(annotation).collect(),
     }
 }
 
@@ -101,13 +104,14 @@ impl Plugin for ValidatingAdmissionPolicy {
 
     async fn validate(&self, attributes: &mut Attributes<'_>, store: &Arc<dyn Writer>) -> Result<(), ApiError> {
         let Some(server) = store.server() else { return Ok(()) };
-        let policies = self.policies.current(server);
+        let policies = self.policies.read(server);
         if policies.is_empty() {
             return Ok(());
         }
+        let registry = server.registry().snapshot();
         let (mut denials, mut noted) = (Vec::new(), Vec::new());
         for policy in policies.iter() {
-            judge(policy, attributes, server, &mut denials, &mut noted).await?;
+            judge(policy, attributes, server, &registry, &mut denials, &mut noted).await?;
         }
         if !noted.is_empty() {
             noted.truncate(FAILURES_MAX);
@@ -141,10 +145,10 @@ async fn judge(
     policy: &Policy<Rules>,
     attributes: &mut Attributes<'_>,
     server: &Server,
+    registry: &Snapshot,
     denials: &mut Vec<Denial>,
     noted: &mut Vec<Value>,
 ) -> Result<(), ApiError> {
-    let registry = server.registry().snapshot();
     let mut misconfigured = |binding: Option<&Binding>, why: String| {
         if !policy.fails_open {
             let what = if binding.is_some() { "binding" } else { "policy" };
@@ -153,37 +157,20 @@ async fn judge(
             denials.push(Denial { policy: policy.name.clone(), binding, message, reason: Reason::Invalid });
         }
     };
-    let resource = match policy.matcher.matches(attributes, server, Some(&registry)) {
+    let resource = match policy.concerned(attributes, server, registry) {
         Ok(Some(resource)) => resource,
         Ok(None) => return Ok(()),
-        Err(error) => {
-            misconfigured(None, error.message);
+        Err(why) => {
+            misconfigured(None, why);
             return Ok(());
         }
     };
-    if let Some(why) = params::configuration_error(policy, &registry) {
-        misconfigured(None, why);
-        return Ok(());
-    }
     let mut seen = None;
     let namespace = attributes.namespace_seen().to_string();
-    let is_namespace = attributes.is("namespaces");
-    let namespace_object = match (is_namespace || namespace.is_empty(), server.get("namespaces", "", &namespace)) {
-        (true, _) => Value::Null,
-        (false, Some(found)) => namespace_seen(&found),
-        (false, None) => return Err(ApiError::not_found("", "namespaces", &namespace)),
-    };
+    let namespace_object = namespace_object(attributes, server)?;
     let mut outcomes = Vec::new();
     for binding in &policy.bindings {
-        match binding.matches(attributes, server, &registry) {
-            Ok(true) => {}
-            Ok(false) => continue,
-            Err(error) => {
-                misconfigured(Some(binding), error.message);
-                continue;
-            }
-        }
-        let params = match params::collect(policy, binding, &namespace, server, &registry).await {
+        let params = match policy.params(binding, attributes, &namespace, server, registry).await {
             Ok(params) => params,
             Err(why) => {
                 misconfigured(Some(binding), why);
@@ -191,7 +178,7 @@ async fn judge(
             }
         };
         if seen.is_none() && !params.is_empty() {
-            match Versioned::of(attributes, &resource, Some(server)).await {
+            match Versioned::of(attributes, &resource, server).await {
                 Ok(versioned) => seen = Some(versioned),
                 Err(error) => {
                     misconfigured(Some(binding), format!("failed to convert object version: {}", error.message));

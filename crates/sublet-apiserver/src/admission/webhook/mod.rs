@@ -1,6 +1,6 @@
 //! Admission webhooks: HTTPS servers of the tenant that change or judge requests.
 //!
-//! [`Webhooks`] keeps the configurations parsed, as long as nobody changes them. A request costs nothing more than a
+//! `Webhooks` keeps the configurations parsed, as long as nobody changes them. A request costs nothing more than a
 //! look at a number when there are none.
 
 mod hook;
@@ -11,47 +11,27 @@ mod validating;
 pub(super) use mutating::{MutatingAdmissionWebhook, reread};
 pub(super) use validating::ValidatingAdmissionWebhook;
 
+use super::Attributes;
 use super::conditions::{self, Asker, Input, Verdict};
 use super::view::Versioned;
-use super::{Attributes, matching};
-use crate::outgoing::{CallError, Outgoing};
-use crate::reader::{Reader, Writer};
+use crate::outgoing::CallError;
+use crate::reader::Derived;
 use crate::server::Server;
 use bytes::Bytes;
 use hook::Hook;
 use review::{Answer, Review};
 use serde_json::Value;
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 use sublet_machinery::{ApiError, ObjectExt};
 
-/// The configurations of one kind, parsed.
-struct Webhooks {
-    group_resource: &'static str,
-    /// The parsed hooks in order, and the revision they were read at.
-    parsed: Mutex<Option<(u64, Arc<Vec<Arc<Hook>>>)>>,
-}
+/// The hooks of one kind of configuration, parsed.
+type Webhooks = Derived<Vec<Arc<Hook>>>;
 
-impl Webhooks {
-    const fn new(group_resource: &'static str) -> Self {
-        Self { group_resource, parsed: Mutex::new(None) }
-    }
-
-    /// All hooks: configurations in the order of their names, hooks as stated.
-    fn current(&self, store: &dyn Reader) -> Arc<Vec<Arc<Hook>>> {
-        let revision = store.revision(self.group_resource);
-        let mut parsed = self.parsed.lock().expect("no holder of this lock panics");
-        if let Some((at, hooks)) = &*parsed
-            && *at == revision
-        {
-            return hooks.clone();
-        }
-        let mut configurations = store.list(self.group_resource, None);
-        configurations.sort_by(|a, b| a.name().cmp(b.name()));
-        let hooks: Vec<Arc<Hook>> = configurations.iter().flat_map(|c| Hook::all(c)).map(Arc::new).collect();
-        let hooks = Arc::new(hooks);
-        *parsed = Some((revision, hooks.clone()));
-        hooks
-    }
+/// All hooks: configurations in the order of their names, hooks as stated.
+fn hooks([configurations]: &[Vec<Arc<Value>>; 1]) -> Vec<Arc<Hook>> {
+    let mut configurations: Vec<_> = configurations.iter().collect();
+    configurations.sort_by_key(|c| c.name());
+    configurations.into_iter().flat_map(|c| Hook::all(c)).map(Arc::new).collect()
 }
 
 /// Why a hook stands in the way of a request.
@@ -73,25 +53,17 @@ impl Refusal {
 }
 
 /// What a hook is to be shown, or `None` when it has no interest in the request.
-async fn interest(
-    hook: &Hook,
-    attributes: &Attributes<'_>,
-    store: &Arc<dyn Writer>,
-    server: Option<&Server>,
-) -> Result<Option<Versioned>, ApiError> {
-    let registry = server.map(|s| s.registry().snapshot());
-    let Some(resource) = matching::Matcher::matches(&hook.matcher, attributes, as_reader(store), registry.as_deref())? else {
-        return Ok(None);
-    };
+async fn interest(hook: &Hook, attributes: &Attributes<'_>, server: &Server) -> Result<Option<Versioned>, ApiError> {
+    let Some(resource) = hook.matcher.matches(attributes, server, &server.registry().snapshot())? else { return Ok(None) };
     let versioned = Versioned::of(attributes, &resource, server).await?;
     if hook.conditions.is_empty() {
         return Ok(Some(versioned));
     }
     let verdict = {
         let request = attributes.request_seen(&versioned.resource, &versioned.kind);
-        let asker = server.map(|s| Asker::new(s.authorization(), attributes));
+        let asker = Asker::new(server.authorization(), attributes);
         let (object, old, null) = (&versioned.object, &versioned.old, &Value::Null);
-        conditions::check(&hook.conditions, &Input { object, old, request: &request, namespace: null, params: null, asker: asker.as_ref() })
+        conditions::check(&hook.conditions, &Input { object, old, request: &request, namespace: null, params: null, asker: Some(&asker) })
     };
     match verdict {
         Verdict::Matches => Ok(Some(versioned)),
@@ -101,26 +73,15 @@ async fn interest(
     }
 }
 
-fn as_reader(store: &Arc<dyn Writer>) -> &dyn Reader {
-    &**store
-}
-
 /// Asks one hook; its answer may be no.
-async fn ask(
-    hook: &Hook,
-    review: &Review,
-    mutating: bool,
-    dry_run: bool,
-    store: &Arc<dyn Writer>,
-    outgoing: &Outgoing,
-) -> Result<Answer, Refusal> {
+async fn ask(hook: &Hook, review: &Review, mutating: bool, dry_run: bool, server: &Server) -> Result<Answer, Refusal> {
     if dry_run && !hook.may_dry_run {
         let why = format!("admission webhook {:?} does not support dry run", hook.name);
         return Err(Refusal::Denied(ApiError::bad_request(why)));
     }
     let target = hook.target.as_ref().map_err(|why| Refusal::Failed(format!("could not get REST client: {why}")))?;
     let body = Bytes::from(serde_json::to_vec(&review.body).expect("a Value is always writable"));
-    let answer = outgoing.call(as_reader(store), target, body, hook.timeout).await;
+    let answer = server.outgoing().call(server, target, body, hook.timeout).await;
     let answer = answer.map_err(|error| match error {
         CallError::Transport(why) | CallError::Status { message: why, .. } => Refusal::Failed(format!("failed to call webhook: {why}")),
     })?;

@@ -4,7 +4,7 @@ use super::super::view::Versioned;
 use super::super::{Attributes, Plugin};
 use super::hook::Hook;
 use super::review::{Answer, Review};
-use super::{Refusal, Webhooks, ask, heed, interest};
+use super::{Refusal, Webhooks, ask, heed, hooks, interest};
 use crate::reader::Writer;
 use crate::registry::Resource;
 use crate::rest::write::apply_defaults;
@@ -22,7 +22,7 @@ pub(in super::super) struct MutatingAdmissionWebhook {
 
 impl MutatingAdmissionWebhook {
     pub(in super::super) fn new() -> Self {
-        Self { webhooks: Webhooks::new("mutatingwebhookconfigurations.admissionregistration.k8s.io") }
+        Self { webhooks: Webhooks::new(["mutatingwebhookconfigurations.admissionregistration.k8s.io"], hooks) }
     }
 }
 
@@ -37,20 +37,20 @@ impl Plugin for MutatingAdmissionWebhook {
     }
 
     async fn mutate(&self, attributes: &mut Attributes<'_>, store: &Arc<dyn Writer>) -> Result<(), ApiError> {
-        let hooks = self.webhooks.current(super::as_reader(store));
-        let Some(server) = store.server().filter(|_| !hooks.is_empty()) else { return Ok(()) };
+        let Some(server) = store.server() else { return Ok(()) };
+        let hooks = self.webhooks.read(server);
         let is_again = attributes.reinvocation.is_again;
         if is_again && attributes.reinvocation.webhooks.last != attributes.object {
             // Plugins of the server changed the object on their second run.
             attributes.reinvocation.webhooks.require_again();
         }
         for (index, hook) in hooks.iter().enumerate() {
-            let Some(seen) = interest(hook, attributes, store, Some(server)).await? else { continue };
+            let Some(seen) = interest(hook, attributes, server).await? else { continue };
             // A hook is not asked for the first time on the second run.
             if is_again && !attributes.reinvocation.webhooks.again.contains(&hook.uid) {
                 continue;
             }
-            let changed = call(hook, index, seen, attributes, store, server).await;
+            let changed = call(hook, index, seen, attributes, server).await;
             if matches!(changed, Ok(true)) {
                 attributes.reinvocation.webhooks.require_again();
                 attributes.reinvocation.is_wanted = true;
@@ -74,16 +74,9 @@ impl Plugin for MutatingAdmissionWebhook {
 }
 
 /// Asks one hook and applies its patch; tells whether the object changed.
-async fn call(
-    hook: &Hook,
-    index: usize,
-    seen: Versioned,
-    attributes: &mut Attributes<'_>,
-    store: &Arc<dyn Writer>,
-    server: &Server,
-) -> Result<bool, Refusal> {
+async fn call(hook: &Hook, index: usize, seen: Versioned, attributes: &mut Attributes<'_>, server: &Server) -> Result<bool, Refusal> {
     let review = Review::new(hook, attributes, &seen).map_err(Refusal::Failed)?;
-    let answer = ask(hook, &review, true, attributes.dry_run, store, server.outgoing()).await?;
+    let answer = ask(hook, &review, true, attributes.dry_run, server).await?;
     let answer = heed(hook, answer, attributes)?;
     let changed = apply(hook, seen, &answer, attributes, server).await?;
     let key = format!("mutation.webhook.admission.k8s.io/round_{}_index_{index}", u8::from(attributes.reinvocation.is_again));

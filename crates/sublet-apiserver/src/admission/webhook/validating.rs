@@ -3,7 +3,7 @@
 use super::super::{Attributes, Plugin};
 use super::hook::Hook;
 use super::review::Review;
-use super::{Refusal, Webhooks, ask, heed, interest};
+use super::{Refusal, Webhooks, ask, heed, hooks, interest};
 use crate::reader::Writer;
 use async_trait::async_trait;
 use futures::future::join_all;
@@ -16,7 +16,7 @@ pub(in super::super) struct ValidatingAdmissionWebhook {
 
 impl ValidatingAdmissionWebhook {
     pub(in super::super) fn new() -> Self {
-        Self { webhooks: Webhooks::new("validatingwebhookconfigurations.admissionregistration.k8s.io") }
+        Self { webhooks: Webhooks::new(["validatingwebhookconfigurations.admissionregistration.k8s.io"], hooks) }
     }
 }
 
@@ -31,18 +31,18 @@ impl Plugin for ValidatingAdmissionWebhook {
     }
 
     async fn validate(&self, attributes: &mut Attributes<'_>, store: &Arc<dyn Writer>) -> Result<(), ApiError> {
-        let hooks = self.webhooks.current(super::as_reader(store));
-        let Some(server) = store.server().filter(|_| !hooks.is_empty()) else { return Ok(()) };
+        let Some(server) = store.server() else { return Ok(()) };
+        let hooks = self.webhooks.read(server);
         let mut asked: Vec<(&Arc<Hook>, Result<Review, String>)> = Vec::new();
         for hook in hooks.iter() {
-            if let Some(seen) = interest(hook, attributes, store, Some(server)).await? {
+            if let Some(seen) = interest(hook, attributes, server).await? {
                 asked.push((hook, Review::new(hook, attributes, &seen)));
             }
         }
         let dry_run = attributes.dry_run;
         let calls = asked.iter().map(|(hook, review)| async move {
             let review = review.as_ref().map_err(|why| Refusal::Failed(why.clone()))?;
-            ask(hook, review, false, dry_run, store, server.outgoing()).await
+            ask(hook, review, false, dry_run, server).await
         });
         let answers = join_all(calls).await;
         let mut refused = None;

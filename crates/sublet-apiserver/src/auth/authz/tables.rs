@@ -3,10 +3,10 @@
 use super::rule::Rule;
 use crate::admission::UserInfo;
 use crate::auth::service_account_user;
-use crate::reader::Reader;
+use crate::reader::Derived;
 use serde_json::Value;
 use std::collections::HashMap;
-use std::sync::{Arc, RwLock};
+use std::sync::Arc;
 use sublet_machinery::ObjectExt;
 
 pub(super) const CLUSTER_ROLES: &str = "clusterroles.rbac.authorization.k8s.io";
@@ -26,16 +26,16 @@ pub(super) struct Tables {
 impl Tables {
     pub fn new() -> Self {
         Self {
-            cluster_roles: Derived::new(CLUSTER_ROLES, |objects| objects.iter().map(|r| (r.name().to_string(), rules(r))).collect()),
-            roles: Derived::new(ROLES, |objects| {
+            cluster_roles: Derived::new([CLUSTER_ROLES], |[objects]| objects.iter().map(|r| (r.name().to_string(), rules(r))).collect()),
+            roles: Derived::new([ROLES], |[objects]| {
                 let mut roles: HashMap<String, HashMap<_, _>> = HashMap::new();
                 for role in objects {
                     roles.entry(role.namespace().to_string()).or_default().insert(role.name().to_string(), rules(role));
                 }
                 roles
             }),
-            cluster_role_bindings: Derived::new(CLUSTER_ROLE_BINDINGS, |objects| Bindings::new(objects, "")),
-            role_bindings: Derived::new(ROLE_BINDINGS, |objects| {
+            cluster_role_bindings: Derived::new([CLUSTER_ROLE_BINDINGS], |[objects]| Bindings::new(objects, "")),
+            role_bindings: Derived::new([ROLE_BINDINGS], |[objects]| {
                 let mut namespaces: HashMap<String, Vec<Arc<Value>>> = HashMap::new();
                 for binding in objects {
                     namespaces.entry(binding.namespace().to_string()).or_default().push(binding.clone());
@@ -48,37 +48,6 @@ impl Tables {
 
 fn rules(role: &Value) -> Arc<[Rule]> {
     Rule::all_of(role).into()
-}
-
-/// A value made from all objects of a resource, kept until one of them changes.
-pub(super) struct Derived<T> {
-    group_resource: &'static str,
-    derive: fn(&[Arc<Value>]) -> T,
-    /// The value and the revision it was made from.
-    current: RwLock<Option<(u64, Arc<T>)>>,
-}
-
-impl<T> Derived<T> {
-    fn new(group_resource: &'static str, derive: fn(&[Arc<Value>]) -> T) -> Self {
-        Self { group_resource, derive, current: RwLock::new(None) }
-    }
-
-    pub fn read(&self, reader: &dyn Reader) -> Arc<T> {
-        // Asked before the objects are listed: what changes in between is newer than what the table claims.
-        let revision = reader.revision(self.group_resource);
-        let fresh =
-            |current: &Option<(u64, Arc<T>)>| current.as_ref().filter(|(made, _)| *made == revision).map(|(_, value)| value.clone());
-        if let Some(value) = fresh(&self.current.read().expect("deriving does not panic")) {
-            return value;
-        }
-        let mut current = self.current.write().expect("deriving does not panic");
-        if let Some(value) = fresh(&current) {
-            return value;
-        }
-        let value = Arc::new((self.derive)(&reader.list(self.group_resource, None)));
-        *current = Some((revision, value.clone()));
-        value
-    }
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
