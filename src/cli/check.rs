@@ -122,7 +122,7 @@ async fn rights(host: &Client) -> Result<Finding> {
 }
 
 fn nodes(all: &[Value]) -> Finding {
-    let ready = |n: &&Value| n.array_at("/status/conditions").iter().any(|c| c["type"] == "Ready" && c["status"] == "True");
+    let ready = |n: &&Value| n.is_condition_true("Ready");
     let fits = |n: &&Value| matches!(n.str_at("/status/nodeInfo/architecture"), Some("amd64" | "arm64"));
     let usable = all.iter().filter(ready).filter(fits).count();
     match usable {

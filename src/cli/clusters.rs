@@ -46,14 +46,10 @@ pub async fn kubeconfig(host: &Client, name: &NameArguments) -> Result<String> {
 }
 
 pub fn ready(cluster: &Value) -> &str {
-    condition(cluster).and_then(|c| c["status"].as_str()).unwrap_or("Unknown")
+    cluster.condition("Ready").and_then(|c| c["status"].as_str()).unwrap_or("Unknown")
 }
 
 /// What the cluster waits for.
 pub fn message(cluster: &Value) -> &str {
-    condition(cluster).and_then(|c| c["message"].as_str()).unwrap_or("the operator has not seen it yet; is it running?")
-}
-
-fn condition(cluster: &Value) -> Option<&Value> {
-    cluster.array_at("/status/conditions").iter().find(|c| c["type"] == "Ready")
+    cluster.condition("Ready").and_then(|c| c["message"].as_str()).unwrap_or("the operator has not seen it yet; is it running?")
 }

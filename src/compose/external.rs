@@ -111,7 +111,7 @@ async fn identity(client: &Client) -> Result<String> {
 }
 
 fn digest(text: &str) -> String {
-    Sha256::digest(text.as_bytes()).iter().map(|b| format!("{b:02x}")).collect()
+    format!("{:x}", Sha256::digest(text.as_bytes()))
 }
 
 /// The kubeconfig that the `VirtualCluster` names.

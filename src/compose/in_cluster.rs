@@ -132,7 +132,7 @@ fn operator_metrics(clusters: &Informer, leads: bool) -> String {
         "# HELP sublet_virtual_cluster_ready Whether the virtual cluster answers and syncs.\n# TYPE sublet_virtual_cluster_ready gauge\n",
     );
     for object in clusters.list(None) {
-        let ready = object.array_at("/status/conditions").iter().any(|c| c["type"] == "Ready" && c["status"] == "True");
+        let ready = object.is_condition_true("Ready");
         sample(
             &mut out,
             "sublet_virtual_cluster_ready",

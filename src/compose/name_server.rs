@@ -7,7 +7,7 @@ use std::sync::Arc;
 use sublet_apiserver::reader::Reader;
 use sublet_apiserver::server::Server;
 use sublet_apiserver::store::entry::Entry;
-use sublet_dns::{DnsServer, ResolverConfig, ServerConfig, Sockets, Upstream, World, Zone, ZoneConfig};
+use sublet_dns::{DnsServer, ResolverConfig, SERVICE_NAME_LABEL, ServerConfig, Sockets, Upstream, World, Zone, ZoneConfig};
 use sublet_machinery::ObjectExt;
 
 /// The domain of every cluster. Kubelets of tenants' pods are told the same.
@@ -16,7 +16,6 @@ pub const DOMAIN: &str = "cluster.local";
 const SERVICES: &str = "services";
 const SLICES: &str = "endpointslices.discovery.k8s.io";
 const NAMESPACES: &str = "namespaces";
-const SERVICE_NAME_LABEL: &str = "kubernetes.io/service-name";
 
 /// The name servers that this machine or pod asks.
 pub fn host_resolver() -> ResolverConfig {

@@ -121,7 +121,7 @@ fn secret(pki: &Pki, uid: &str) -> String {
         sha.update((part.len() as u64).to_be_bytes());
         sha.update(part.as_bytes());
     }
-    sha.finalize().iter().map(|b| format!("{b:02x}")).collect()
+    format!("{:x}", sha.finalize())
 }
 
 /// Fetches the store into `file`. It has its name only when it is complete and on disk.

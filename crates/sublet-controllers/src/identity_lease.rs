@@ -12,13 +12,11 @@ const DURATION: Duration = Duration::from_secs(3600);
 /// Upstream renews every ten seconds; thousands of tenants write to one disk. Pages of lists expire with the
 /// history, which a store without any write does not have: a write now and then keeps that as it is upstream.
 const RENEWAL: Duration = Duration::from_secs(120);
-/// Bytes of the digest in the name of the lease.
-const HASH_BYTES: usize = 13;
+/// Of the digest in the name of the lease.
+const HASH_DIGITS: usize = 26;
 
 pub(crate) fn controller(host_name: String) -> Controller {
-    let digest = Sha256::digest(host_name.as_bytes());
-    let hash: String = digest.iter().take(HASH_BYTES).map(|byte| format!("{byte:02x}")).collect();
-    let key = Key::new(NAMESPACE, format!("apiserver-{hash}"));
+    let key = Key::new(NAMESPACE, format!("apiserver-{:.HASH_DIGITS$x}", Sha256::digest(host_name.as_bytes())));
     Controller::new("apiserver-identity-lease", IdentityLease { host_name }).starts_with(key)
 }
 

@@ -51,7 +51,7 @@ fn pods_of_node(change: &Change, mapping: &Mapping) -> Vec<Key> {
 }
 
 fn is_out_of_service(node: &Value) -> bool {
-    let ready = node.array_at("/status/conditions").iter().any(|c| c["type"] == "Ready" && c["status"] == "True");
+    let ready = node.is_condition_true("Ready");
     !ready && node.array_at("/spec/taints").iter().any(|t| t["key"] == OUT_OF_SERVICE)
 }
 

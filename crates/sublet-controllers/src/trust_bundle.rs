@@ -9,8 +9,8 @@ use sublet_runtime::{ClientError, Controller, Ctx, DeleteOptions, Key, Outcome, 
 
 const BUNDLES: Gvr = Gvr::new("certificates.k8s.io", "v1", "clustertrustbundles");
 const SIGNER: &str = "kubernetes.io/kube-apiserver-serving";
-/// Bytes of the digest in the name of a bundle.
-const HASH_BYTES: usize = 12;
+/// Of the digest in the name of a bundle.
+const HASH_DIGITS: usize = 24;
 
 pub(crate) fn controller(ca_pem: String) -> Controller {
     let key = Key::new("", name_of(&ca_pem));
@@ -20,9 +20,7 @@ pub(crate) fn controller(ca_pem: String) -> Controller {
 }
 
 fn name_of(ca_pem: &str) -> String {
-    let digest = Sha256::digest(ca_pem.as_bytes());
-    let hash: String = digest.iter().take(HASH_BYTES).map(|byte| format!("{byte:02x}")).collect();
-    format!("{}:{hash}", SIGNER.replace('/', ":"))
+    format!("{}:{:.HASH_DIGITS$x}", SIGNER.replace('/', ":"), Sha256::digest(ca_pem.as_bytes()))
 }
 
 struct Publisher {

@@ -26,7 +26,7 @@ pub use resolver_config::ResolverConfig;
 pub use server::{DnsServer, ServerConfig, Sockets};
 pub use upstream::{Upstream, UpstreamError};
 pub use world::World;
-pub use zone::{Zone, ZoneConfig};
+pub use zone::{SERVICE_NAME_LABEL, Zone, ZoneConfig};
 
 /// The wire format, for those who ask questions.
 pub use hickory_proto as proto;

@@ -65,7 +65,7 @@ impl Reconciler for Nodes {
         let Some(node) = ctx.informer(&NODES).get_key(key) else { return Outcome::Done };
         let now = self.clock.now().as_second();
         let renewed = ctx.informer(&LEASES).get(LEASE_NAMESPACE, node.name()).and_then(|l| seconds(&l["spec"]["renewTime"]));
-        let beat = condition(&node, "Ready").and_then(|c| seconds(&c["lastHeartbeatTime"]));
+        let beat = node.condition("Ready").and_then(|c| seconds(&c["lastHeartbeatTime"]));
         let created = seconds(&node["metadata"]["creationTimestamp"]);
         let seen = [renewed, beat, created].into_iter().flatten().max().unwrap_or(now);
         let silent = now - seen > self.grace;
@@ -89,7 +89,7 @@ impl Nodes {
     async fn mark_unknown(&self, ctx: &Ctx, node: &Value) -> Result<Value, ClientError> {
         let stale: Vec<Value> = ["Ready", "MemoryPressure", "DiskPressure", "PIDPressure"]
             .iter()
-            .filter(|kind| condition(node, kind).is_none_or(|c| c["status"] != "Unknown"))
+            .filter(|kind| node.condition(kind).is_none_or(|c| c["status"] != "Unknown"))
             .map(|kind| {
                 json!({"type": kind, "status": "Unknown", "reason": "NodeStatusUnknown", "message": "Kubelet stopped posting node status.",
                     "lastTransitionTime": self.clock.rfc3339()})
@@ -101,7 +101,7 @@ impl Nodes {
         let patch = Patch::Strategic(json!({"status": {"conditions": stale}}));
         let node = ctx.client.patch(&NODES, "", node.name(), "status", &patch, &PatchOptions::default()).await?;
         for pod in ctx.informer(&PODS).by_index(BY_NODE, node.name()) {
-            if condition(&pod, "Ready").is_some_and(|c| c["status"] == "True") {
+            if pod.is_condition_true("Ready") {
                 let unready = json!({"type": "Ready", "status": "False", "lastTransitionTime": self.clock.rfc3339()});
                 let patch = Patch::Strategic(json!({"metadata": {"uid": pod.uid()}, "status": {"conditions": [unready]}}));
                 match ctx.client.patch(&PODS, pod.namespace(), pod.name(), "status", &patch, &PatchOptions::default()).await {
@@ -144,18 +144,18 @@ fn is_managed(key: &str, effect: &str) -> bool {
 
 fn wanted_taints(node: &Value) -> Vec<(&'static str, &'static str)> {
     let mut wanted = Vec::new();
-    let taint = match condition(node, "Ready").and_then(|c| c["status"].as_str()) {
+    let taint = match node.condition("Ready").and_then(|c| c["status"].as_str()) {
         Some("True") => None,
         Some("False") => Some(NOT_READY),
         _ => Some(UNREACHABLE),
     };
     // A node that never reported is not ready rather than lost.
-    let taint = if condition(node, "Ready").is_none() { Some(NOT_READY) } else { taint };
+    let taint = if node.condition("Ready").is_none() { Some(NOT_READY) } else { taint };
     if let Some(key) = taint {
         wanted.extend([(key, "NoSchedule"), (key, "NoExecute")]);
     }
     for (kind, key) in PRESSURES {
-        if condition(node, kind).is_some_and(|c| c["status"] == "True") {
+        if node.is_condition_true(kind) {
             wanted.push((key, "NoSchedule"));
         }
     }
@@ -163,10 +163,6 @@ fn wanted_taints(node: &Value) -> Vec<(&'static str, &'static str)> {
         wanted.push((UNSCHEDULABLE, "NoSchedule"));
     }
     wanted
-}
-
-fn condition<'o>(object: &'o Value, kind: &str) -> Option<&'o Value> {
-    object.array_at("/status/conditions").iter().find(|c| c["type"] == kind)
 }
 
 struct Evictions {

@@ -51,6 +51,10 @@ pub trait ObjectExt {
     fn bool_at(&self, pointer: &str) -> Option<bool>;
     fn array_at(&self, pointer: &str) -> &[Value];
     fn object_at(&self, pointer: &str) -> Option<&Map<String, Value>>;
+    /// The condition of this type in the status.
+    fn condition(&self, kind: &str) -> Option<&Value>;
+    /// Whether the condition is there and true.
+    fn is_condition_true(&self, kind: &str) -> bool;
     /// `metadata` as a map, made when missing.
     fn metadata_mut(&mut self) -> &mut Map<String, Value>;
     fn set_label(&mut self, key: &str, value: &str);
@@ -124,6 +128,12 @@ impl ObjectExt for Value {
     }
     fn object_at(&self, pointer: &str) -> Option<&Map<String, Value>> {
         self.pointer(pointer)?.as_object()
+    }
+    fn condition(&self, kind: &str) -> Option<&Value> {
+        self.array_at("/status/conditions").iter().find(|c| c["type"] == kind)
+    }
+    fn is_condition_true(&self, kind: &str) -> bool {
+        self.condition(kind).is_some_and(|c| c["status"] == "True")
     }
     fn metadata_mut(&mut self) -> &mut Map<String, Value> {
         child_map(self, "metadata")

@@ -14,7 +14,7 @@ pub async fn ensure_definition(host: &Client) -> Result<(), ClientError> {
     let deadline = tokio::time::Instant::now() + ESTABLISHED_TIMEOUT;
     loop {
         let live = host.get(&CUSTOM_RESOURCE_DEFINITIONS, "", definition.name()).await?;
-        let established = live.array_at("/status/conditions").iter().any(|c| c["type"] == "Established" && c["status"] == "True");
+        let established = live.is_condition_true("Established");
         if established || tokio::time::Instant::now() >= deadline {
             return Ok(());
         }

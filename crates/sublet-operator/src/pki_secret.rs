@@ -48,7 +48,7 @@ pub fn digest(pki: &Pki) -> String {
         sha.update(pair.certificate_pem.as_bytes());
     }
     sha.update(pki.service_account_key_pem.as_bytes());
-    sha.finalize()[..8].iter().map(|b| format!("{b:02x}")).collect()
+    format!("{:.16x}", sha.finalize())
 }
 
 fn secret(cluster: &VirtualCluster<'_>, pki: &Pki) -> Value {

@@ -52,7 +52,7 @@ pub async fn are_reached(story: &mut Story<'_>) -> Result<()> {
 pub(super) async fn ready(story: &Story<'_>, tenant: &Cluster, name: &str) -> Result<()> {
     eventually(&format!("pod {name} is ready"), story.stage.patience_s(), || async {
         let pod = tenant.get(&PODS, NAMESPACE, name).await?;
-        let ready = pod.array_at("/status/conditions").iter().any(|c| c["type"] == "Ready" && c["status"] == "True");
+        let ready = pod.is_condition_true("Ready");
         Ok(if ready { Ok(()) } else { Err(pod["status"].to_string()) })
     })
     .await

@@ -16,7 +16,7 @@ pub async fn leaves_nothing(story: &mut Story<'_>) -> Result<()> {
     eventually("alpha is gone", story.stage.patience_s().max(90), || async {
         let left = host.get_opt(&VIRTUAL_CLUSTERS, ALPHA.0, ALPHA.1).await?;
         Ok(left.map_or(Ok(()), |cluster| {
-            let message = cluster.array_at("/status/conditions").iter().find(|c| c["type"] == "Ready").map(|c| c["message"].to_string());
+            let message = cluster.condition("Ready").map(|c| c["message"].to_string());
             Err(message.unwrap_or_default())
         }))
     })

@@ -26,7 +26,7 @@ pub async fn create(story: &mut Story<'_>) -> Result<()> {
 pub async fn wait_ready(story: &Story<'_>, namespace: &str, name: &str) -> Result<()> {
     eventually(&format!("virtual cluster {name} is ready"), 60, || async {
         let cluster = story.host.get(&VIRTUAL_CLUSTERS, namespace, name).await?;
-        let ready = cluster.array_at("/status/conditions").iter().find(|c| c["type"] == "Ready");
+        let ready = cluster.condition("Ready");
         Ok(match ready {
             Some(condition) if condition["status"] == "True" => Ok(()),
             Some(condition) => Err(condition["message"].to_string()),

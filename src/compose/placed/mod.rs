@@ -154,7 +154,7 @@ fn bracketed(host: &str) -> String {
 }
 
 fn is_ready(pod: &Value) -> bool {
-    !pod.is_deleting() && pod.array_at("/status/conditions").iter().any(|c| c["type"] == "Ready" && c["status"] == "True")
+    !pod.is_deleting() && pod.is_condition_true("Ready")
 }
 
 fn failed(error: ClientError) -> ControlPlaneError {

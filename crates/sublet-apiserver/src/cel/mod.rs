@@ -27,6 +27,7 @@ pub use lazy::Lazy;
 pub use messages::to_json;
 pub use moment::Moment;
 pub(crate) use sizes::size_min;
+pub(crate) use types::KEYWORDS;
 pub use types::{AUTHORIZER, DECISION, Fields, GROUP_CHECK, PATH_CHECK, RESOURCE_CHECK, Type, declare, declare_at};
 pub use value::{Extension, Opaque, Val, of_json};
 

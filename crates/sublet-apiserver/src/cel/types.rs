@@ -164,7 +164,8 @@ impl fmt::Display for Type<'_> {
     }
 }
 
-const KEYWORDS: [&str; 21] = [
+/// Words that name nothing in expressions.
+pub(crate) const KEYWORDS: [&str; 21] = [
     "true",
     "false",
     "null",

@@ -1,7 +1,6 @@
 //! The end of a definition: its custom resources go first.
 
 use super::names::{condition, set_condition};
-use super::view;
 use serde_json::{Value, json};
 use sublet_machinery::ObjectExt;
 
@@ -44,11 +43,11 @@ pub fn cleanup_plan(crd: &Value, instances: usize, now: &str) -> Cleanup {
     if !crd.is_deleting() || !crd.has_finalizer(CLEANUP_FINALIZER) {
         return Cleanup::Nothing;
     }
-    if view::condition(crd, "Terminating").is_none_or(|c| c["reason"] == PENDING) {
+    if crd.condition("Terminating").is_none_or(|c| c["reason"] == PENDING) {
         let terminating = condition("Terminating", true, "InstanceDeletionInProgress", "CustomResource deletion is in progress");
         return Cleanup::Announce(with_condition(crd, terminating, now));
     }
-    let done = if !view::is_condition_true(crd, "Established") {
+    let done = if !crd.is_condition_true("Established") {
         condition("Terminating", false, "NeverEstablished", "resource was never established")
     } else if instances > 0 {
         return Cleanup::DeleteInstances;
@@ -90,7 +89,7 @@ mod tests {
         let crd = begin_delete(&crd, "t");
         assert!(crd.is_deleting() && crd.has_finalizer(CLEANUP_FINALIZER));
         let Cleanup::Announce(crd) = cleanup_plan(&crd, 1, "t") else { panic!("the deletion is announced first") };
-        assert!(view::is_condition_true(&crd, "Terminating"));
+        assert!(crd.is_condition_true("Terminating"));
         assert_eq!(cleanup_plan(&crd, 1, "t"), Cleanup::DeleteInstances);
         let Cleanup::Finish(crd) = cleanup_plan(&crd, 0, "t") else { panic!("nothing is left to delete") };
         assert_eq!(crd["metadata"]["finalizers"], json!(["x/y"]));

@@ -36,4 +36,4 @@ pub use rows::{compare_versions, row, rows};
 pub use rules::{Rules, Verdict};
 pub use strategy::{DEFINITION, strategy};
 pub use validate::{validate, validate_status_update, validate_update, warnings};
-pub use view::{is_condition_true, is_served, is_terminating};
+pub use view::{is_served, is_terminating};

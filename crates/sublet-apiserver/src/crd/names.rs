@@ -21,9 +21,9 @@ pub fn accept<'a>(crd: &Value, others: impl Iterator<Item = &'a Value>, now: &st
     };
     let is_accepted = accepted["status"] == "True";
     set_condition(&mut status, accepted, now);
-    if !view::is_condition_true(crd, "Established") {
+    if !crd.is_condition_true("Established") {
         let established = if !is_accepted {
-            view::condition(crd, "Established")
+            crd.condition("Established")
                 .cloned()
                 .unwrap_or_else(|| condition("Established", false, "NotAccepted", "not all names are accepted"))
         } else if has_broken_ca(crd) {
@@ -210,6 +210,6 @@ mod tests {
         let mut second = accepted(crd("bars", "Bar", &[]), &[&first]);
         second["spec"]["names"]["shortNames"] = json!(["f"]);
         let second = accepted(second, &[&first]);
-        assert!(view::is_served(&second) && !view::is_condition_true(&second, "NamesAccepted"));
+        assert!(view::is_served(&second) && !second.is_condition_true("NamesAccepted"));
     }
 }

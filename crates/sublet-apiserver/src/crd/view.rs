@@ -24,22 +24,13 @@ pub(super) fn schema(version: &Value) -> Option<&Value> {
     version.pointer("/schema/openAPIV3Schema").filter(|s| s.is_object())
 }
 
-pub(super) fn condition<'a>(crd: &'a Value, kind: &str) -> Option<&'a Value> {
-    crd.array_at("/status/conditions").iter().find(|c| c["type"] == kind)
-}
-
-/// Whether a condition is there and true.
-pub fn is_condition_true(crd: &Value, kind: &str) -> bool {
-    condition(crd, kind).is_some_and(|c| c["status"] == "True")
-}
-
 /// Whether the custom resources of the definition are served.
 pub fn is_served(crd: &Value) -> bool {
-    is_condition_true(crd, "NamesAccepted") || is_condition_true(crd, "Established")
+    crd.is_condition_true("NamesAccepted") || crd.is_condition_true("Established")
 }
 
 pub fn is_terminating(crd: &Value) -> bool {
-    crd.is_deleting() || is_condition_true(crd, "Terminating")
+    crd.is_deleting() || crd.is_condition_true("Terminating")
 }
 
 pub(super) fn strings(list: &Value) -> Vec<String> {

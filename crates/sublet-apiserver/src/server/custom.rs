@@ -62,7 +62,7 @@ impl Server {
         let server = self.clone();
         tokio::spawn(async move {
             for other in server.list(DEFINITIONS, None) {
-                if !crd::is_condition_true(&other, "NamesAccepted") {
+                if !other.is_condition_true("NamesAccepted") {
                     server.definition_changed(&other).await;
                 }
             }

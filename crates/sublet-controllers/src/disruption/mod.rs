@@ -183,7 +183,7 @@ impl Reconciler for StaleMarks {
 
 /// When the mark of the pod is to be taken, if it carries one that somebody else than its kubelet set.
 fn stale_mark(pod: &Value) -> Option<jiff::Timestamp> {
-    let mark = pods::condition(pod, "DisruptionTarget").filter(|c| c["status"] == "True" && c["reason"] != "TerminationByKubelet")?;
+    let mark = pod.condition("DisruptionTarget").filter(|c| c["status"] == "True" && c["reason"] != "TerminationByKubelet")?;
     if pod.is_deleting() || pods::is_terminal(pod) {
         return None;
     }

@@ -13,7 +13,7 @@ const MAX: Duration = Duration::from_secs(600);
 /// When a pod ended: as its containers tell, or the end of its readiness, or its deletion.
 pub(super) fn finished_at(pod: &Value) -> Timestamp {
     let not_ready = || {
-        let ready = pods::condition(pod, "Ready").filter(|c| c["status"] == "False")?;
+        let ready = pod.condition("Ready").filter(|c| c["status"] == "False")?;
         time::at(ready, "/lastTransitionTime")
     };
     let deleted = || {

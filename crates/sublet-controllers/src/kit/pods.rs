@@ -39,17 +39,13 @@ pub(crate) fn is_terminating(pod: &Value) -> bool {
     !is_terminal(pod) && pod.is_deleting()
 }
 
-pub(crate) fn condition<'a>(pod: &'a Value, kind: &str) -> Option<&'a Value> {
-    pod.array_at("/status/conditions").iter().find(|c| c["type"] == kind)
-}
-
 pub(crate) fn is_ready(pod: &Value) -> bool {
-    condition(pod, "Ready").is_some_and(|c| c["status"] == "True")
+    pod.is_condition_true("Ready")
 }
 
 /// When the pod became ready; `None` when it is not ready or does not say since when.
 pub(crate) fn ready_since(pod: &Value) -> Option<Timestamp> {
-    let ready = condition(pod, "Ready").filter(|c| c["status"] == "True")?;
+    let ready = pod.condition("Ready").filter(|c| c["status"] == "True")?;
     time::at(ready, "/lastTransitionTime")
 }
 

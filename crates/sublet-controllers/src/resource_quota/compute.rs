@@ -56,7 +56,7 @@ fn pod_level(pod: &Value, part: &str) -> ResourceList {
 }
 
 fn is_resize_infeasible(pod: &Value) -> bool {
-    let pending = pod.array_at("/status/conditions").iter().find(|c| c["type"] == "PodResizePending");
+    let pending = pod.condition("PodResizePending");
     pending.is_some_and(|c| c["reason"] == "Infeasible")
 }
 

@@ -80,7 +80,7 @@ fn initialized(pod: &Value, containers: &[Container<'_>], phase: &str) -> Value 
         })
         .map(Container::name)
         .collect();
-    let was = pod.array_at("/status/conditions").iter().any(|c| c["type"] == "Initialized" && c["status"] == "True");
+    let was = pod.is_condition_true("Initialized");
     if app_started || incomplete.is_empty() || (was && !pod.array_at("/spec/initContainers").is_empty()) {
         return condition("Initialized", true, "", String::new());
     }
@@ -109,7 +109,7 @@ fn ready(pod: &Value, containers_ready: &Value) -> Value {
     }
     let mut unready = Vec::new();
     for gate in pod.array_at("/spec/readinessGates").iter().filter_map(|g| g["conditionType"].as_str()) {
-        match pod.array_at("/status/conditions").iter().find(|c| c["type"] == gate) {
+        match pod.condition(gate) {
             None => unready.push(format!("corresponding condition of pod readiness gate \"{gate}\" does not exist.")),
             Some(c) if c["status"] != "True" => {
                 let status = c["status"].as_str().unwrap_or_default();

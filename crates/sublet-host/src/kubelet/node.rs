@@ -117,7 +117,7 @@ impl Nodes {
             let patch = json!({"status": {"allocatable": allocatable}});
             client.patch(&NODES, "", &node.name, "status", &Patch::Merge(patch), &PatchOptions::default()).await?;
         }
-        let ready = object.array_at("/status/conditions").iter().find(|c| c["type"] == "Ready");
+        let ready = object.condition("Ready");
         let beat_at = ready.and_then(|c| super::container::seconds(&c["lastHeartbeatTime"])).unwrap_or(0);
         let stale = self.config.clock.now().as_second() - beat_at > STATUS_REFRESH_SECONDS;
         if stale || ready.is_none_or(|c| c["status"] != "True") {

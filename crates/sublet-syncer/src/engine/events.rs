@@ -163,7 +163,6 @@ impl Inner {
 
 /// One name for all repeats of a host Event.
 fn event_name(object: &str, event: &Value) -> String {
-    let digest = Sha256::digest(event.uid().as_bytes());
-    let hash: String = digest[..8].iter().map(|b| format!("{b:02x}")).collect();
+    let hash = format!("{:.16x}", Sha256::digest(event.uid().as_bytes()));
     format!("{}.{hash}", object.get(..object.len().min(230)).unwrap_or("event").trim_end_matches(['-', '.']))
 }

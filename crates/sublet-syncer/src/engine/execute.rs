@@ -267,7 +267,7 @@ impl Inner {
         });
         self.events.record(&tenant, EventKind::Warning, "HostRefused", &message).await;
         let Some(gvr) = with_conditions(id) else { return };
-        let known = tenant.array_at("/status/conditions").iter().find(|c| c["type"] == SYNCED);
+        let known = tenant.condition(SYNCED);
         if known.is_some_and(|c| c["message"] == *message) {
             return;
         }

@@ -14,7 +14,7 @@ pub fn digest(desired: &Value) -> String {
     let mut sha = Sha256::new();
     // Maps are sorted, so equal values give equal bytes.
     sha.update(desired.to_string().as_bytes());
-    sha.finalize()[..12].iter().map(|b| format!("{b:02x}")).collect()
+    format!("{:.24x}", sha.finalize())
 }
 
 /// Whether every field of `desired` on the host is still what we wrote: a change by anybody else

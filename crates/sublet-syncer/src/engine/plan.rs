@@ -309,7 +309,7 @@ fn delete_tenant(tenant: &Value, grace_seconds: Option<i64>, vanished: bool) -> 
 
 /// Keeps or drops the complaint in a status that is about to be written.
 fn with_complaint(tenant: &Value, status: &mut Value, refused: bool) {
-    let complaint = tenant.array_at("/status/conditions").iter().find(|c| c["type"] == SYNCED).filter(|_| refused);
+    let complaint = tenant.condition(SYNCED).filter(|_| refused);
     if let Some(conditions) = status.get_mut("conditions").and_then(Value::as_array_mut) {
         conditions.retain(|c| c["type"] != SYNCED);
     }

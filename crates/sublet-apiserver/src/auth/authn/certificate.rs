@@ -5,7 +5,6 @@ use crate::auth::tokens::CREDENTIAL_ID;
 use jiff::Timestamp;
 use sha2::{Digest, Sha256};
 use std::collections::BTreeMap;
-use std::fmt::Write as _;
 use x509_parser::prelude::{FromDer as _, X509Certificate};
 
 /// The attribute of the subject that carries the user's UID.
@@ -32,9 +31,6 @@ pub fn user(certificate: &[u8]) -> Option<UserInfo> {
         (Some(uid), None) => uid.as_str().ok().filter(|uid| !uid.is_empty())?.to_string(),
         (Some(_), Some(_)) => return None,
     };
-    let mut id = "X509SHA256=".to_string();
-    for byte in Sha256::digest(certificate) {
-        write!(id, "{byte:02x}").expect("writing to a String");
-    }
+    let id = format!("X509SHA256={:x}", Sha256::digest(certificate));
     Some(UserInfo { name: name.to_string(), uid, groups, extra: BTreeMap::from([(CREDENTIAL_ID.to_string(), vec![id])]) })
 }

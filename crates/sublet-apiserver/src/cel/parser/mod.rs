@@ -6,6 +6,7 @@ use super::ast::{Call, Element, Entry, Expr, Kind, Literal, MESSAGE, Macro, Macr
 use super::check::dotted;
 use super::issue::Issue;
 use super::lexer::{Spanned, Token, tokenize};
+use super::types::KEYWORDS;
 use operators::Rank;
 use std::sync::Arc;
 
@@ -19,30 +20,6 @@ const HEIGHT_MAX: usize = 251;
 /// What an expression can begin with, in the words of upstream's parser.
 const EXPRESSION_START: &str =
     "{'[', '{', '(', '.', '-', '!', 'true', 'false', 'null', NUM_FLOAT, NUM_INT, NUM_UINT, STRING, BYTES, IDENTIFIER}";
-
-/// Words that cannot name a variable.
-const RESERVED: [&str; 20] = [
-    "as",
-    "break",
-    "const",
-    "continue",
-    "else",
-    "for",
-    "function",
-    "if",
-    "import",
-    "in",
-    "let",
-    "loop",
-    "namespace",
-    "package",
-    "return",
-    "var",
-    "void",
-    "while",
-    "true",
-    "false",
-];
 
 /// Parses one expression; the second value is the number of nodes.
 pub(super) fn parse(text: &str) -> Result<(Expr, usize), Vec<Issue>> {
@@ -292,7 +269,7 @@ impl<'t> Parser<'t> {
         if let Some(literal) = literal {
             return self.node(at, Kind::Literal(literal));
         }
-        if RESERVED.contains(&name.as_ref()) {
+        if KEYWORDS.contains(&name.as_ref()) {
             return Err(Issue::syntax(format!("reserved identifier: {name}"), at));
         }
         let open = self.at();

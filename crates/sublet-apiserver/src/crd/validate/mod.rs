@@ -16,7 +16,7 @@ pub(crate) use version::field_path;
 
 use super::view;
 use serde_json::Value;
-use sublet_machinery::{FieldError, FieldErrorKind, FieldPath};
+use sublet_machinery::{FieldError, FieldErrorKind, FieldPath, ObjectExt};
 
 /// Everything that is wrong with a definition, whatever was there before.
 pub fn validate(crd: &Value) -> Vec<FieldError> {
@@ -28,7 +28,7 @@ pub fn validate(crd: &Value) -> Vec<FieldError> {
     errors.extend(names::validate_required(&spec["names"], &path.child("names")));
     errors.extend(names::validate(&spec["names"], &path.child("names")));
     errors.extend(validate_common(spec, &path));
-    errors.extend(conversion::validate(&spec["conversion"], view::is_condition_true(crd, "Established"), &path.child("conversion")));
+    errors.extend(conversion::validate(&spec["conversion"], crd.is_condition_true("Established"), &path.child("conversion")));
     errors.extend(validate_status(crd));
     errors.extend(validate_stored_versions(crd));
     if spec["preserveUnknownFields"] == true {
@@ -49,7 +49,7 @@ pub fn validate_update(crd: &Value, old: &Value) -> Vec<FieldError> {
         }
     };
     // These decide where objects are stored, so they are fixed once there can be any.
-    if view::is_condition_true(old, "Established") {
+    if old.is_condition_true("Established") {
         immutable("/spec/scope", &["scope"]);
         immutable("/spec/names/kind", &["names", "kind"]);
     }

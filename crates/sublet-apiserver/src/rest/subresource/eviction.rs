@@ -127,7 +127,7 @@ fn covers(budget: &Value, pod: &Value) -> bool {
 }
 
 fn is_unhealthy_and_free(pod: &Value, budget: &Value) -> bool {
-    let ready = pod.array_at("/status/conditions").iter().any(|c| c["type"] == "Ready" && c["status"] == "True");
+    let ready = pod.is_condition_true("Ready");
     if ready {
         return false;
     }

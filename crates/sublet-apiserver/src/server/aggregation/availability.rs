@@ -1,6 +1,6 @@
 //! Whether the servers behind APIServices can be reached, and what they serve.
 
-use super::{API_SERVICES, condition, target};
+use super::{API_SERVICES, target};
 use crate::outgoing::{CallError, Place};
 use crate::reader::{Reader, Writer};
 use crate::registry::External;
@@ -61,7 +61,7 @@ impl Server {
     /// Looks at all APIServices once; tells whether some are served elsewhere.
     async fn check_api_services(&self) -> bool {
         let all = self.list(API_SERVICES, None);
-        for api in all.iter().filter(|api| !api["spec"]["service"].is_object() && condition(api, "Available").is_none()) {
+        for api in all.iter().filter(|api| !api["spec"]["service"].is_object() && api.condition("Available").is_none()) {
             let finding =
                 Finding { available: true, reason: "Local", message: "Local APIServices are always available".into(), resources: None };
             self.note(api, &finding).await;
@@ -184,7 +184,7 @@ impl Server {
     /// Writes the condition when it changed.
     async fn note(&self, api: &Value, finding: &Finding) {
         let status = if finding.available { "True" } else { "False" };
-        let before = condition(api, "Available");
+        let before = api.condition("Available");
         let same = |c: &Value| c["status"] == status && c["reason"] == finding.reason && c["message"] == json!(finding.message);
         if before.is_some_and(same) {
             return;

@@ -43,10 +43,6 @@ fn target(api: &Value, path: &str) -> Result<Target, String> {
     Ok(Target { place, path: path.to_string(), trust })
 }
 
-fn condition<'a>(api: &'a Value, kind: &str) -> Option<&'a Value> {
-    api.array_at("/status/conditions").iter().find(|c| c["type"] == kind)
-}
-
 fn is_available(api: &Value) -> bool {
-    condition(api, "Available").is_some_and(|c| c["status"] == "True")
+    api.is_condition_true("Available")
 }

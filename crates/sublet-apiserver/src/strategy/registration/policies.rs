@@ -7,7 +7,7 @@ use super::super::status::empty_status;
 use super::super::{Strategy, keep_status};
 use super::rules::{default_match, validate_conditions, validate_match};
 use crate::admission::PolicyScope;
-use crate::cel::Type;
+use crate::cel::{KEYWORDS, Type};
 use regex::Regex;
 use serde_json::{Value, json};
 use std::sync::LazyLock;
@@ -66,29 +66,6 @@ const ANNOTATIONS_MAX: usize = 20;
 const ANNOTATION_BYTES_MAX: usize = 5 * 1024;
 const MUTATING_OPERATIONS: [&str; 4] = ["*", "CONNECT", "CREATE", "UPDATE"];
 const FAILURE_POLICIES: [&str; 2] = ["Fail", "Ignore"];
-const RESERVED: [&str; 21] = [
-    "true",
-    "false",
-    "null",
-    "in",
-    "as",
-    "break",
-    "const",
-    "continue",
-    "else",
-    "for",
-    "function",
-    "if",
-    "import",
-    "let",
-    "loop",
-    "package",
-    "namespace",
-    "return",
-    "var",
-    "void",
-    "while",
-];
 
 static IDENTIFIER: LazyLock<Regex> = LazyLock::new(|| Regex::new("^[_a-zA-Z][_a-zA-Z0-9]*$").expect("a valid pattern"));
 
@@ -119,7 +96,7 @@ fn validate_common(spec: &Field<'_>, errors: &mut Errors) -> PolicyScope {
         let name = variable.at("name");
         if name.text().trim().is_empty() {
             errors.add(name.required("name is not specified"));
-        } else if !IDENTIFIER.is_match(name.text()) || RESERVED.contains(&name.text()) {
+        } else if !IDENTIFIER.is_match(name.text()) || KEYWORDS.contains(&name.text()) {
             errors.add(name.invalid("must be a valid CEL identifier"));
         }
         let expression = variable.at("expression");

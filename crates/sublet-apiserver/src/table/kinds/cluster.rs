@@ -121,7 +121,7 @@ fn flow_schemas() -> Vec<Column> {
         }),
         age(),
         string("MissingPL", "Whether the priority level is missing.", |o, _| {
-            let dangling = o.array_at("/status/conditions").iter().find(|c| c["type"] == "Dangling");
+            let dangling = o.condition("Dangling");
             dangling.map_or("?", |c| text(c, "/status")).into()
         }),
     ]

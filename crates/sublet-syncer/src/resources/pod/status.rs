@@ -115,7 +115,7 @@ fn translate_generation(status: &mut Value, tenant: &Value, host: &Value) {
 /// is behind. An apply configuration of the status, or `None`.
 pub fn gate_conditions(tenant: &Value, host: &Value) -> Option<Value> {
     let gates: Vec<&str> = tenant.array_at("/spec/readinessGates").iter().filter_map(|g| g["conditionType"].as_str()).collect();
-    let find = |pod: &Value, gate: &str| pod.array_at("/status/conditions").iter().find(|c| c["type"] == gate).cloned();
+    let find = |pod: &Value, gate: &str| pod.condition(gate).cloned();
     let wanted: Vec<Value> = gates.iter().filter_map(|gate| find(tenant, gate)).map(|c| bare(&c)).collect();
     let present: Vec<Value> = gates.iter().filter_map(|gate| find(host, gate)).map(|c| bare(&c)).collect();
     (wanted != present).then(|| json!({"conditions": wanted}))
