@@ -1,6 +1,6 @@
 //! `sublet apiserver`
 
-use crate::compose::api_server::{ApiServer, ApiServerSpec};
+use crate::compose::api_server::{ApiServer, ApiServerSpec, url};
 use crate::compose::controllers;
 use crate::compose::tenant::listener;
 use anyhow::{Context as _, Result, bail};
@@ -17,6 +17,7 @@ use sublet_apiserver::auth::authn::StaticTokens;
 use sublet_apiserver::auth::authz::Mode;
 use sublet_apiserver::server::ISSUER;
 use sublet_controllers::ControllersConfig;
+use sublet_operator::tenant_service::USUAL_NAMES;
 use sublet_pki::{Credential, Kubeconfig, Pki, PkiConfig};
 use sublet_storage::{Backend, EmbeddedBackend, MemoryBackend, Options};
 use tokio::net::TcpListener;
@@ -167,17 +168,8 @@ fn port_range(text: &str) -> Result<(u16, u16)> {
 }
 
 pub fn pki_config(cluster: &str, address: SocketAddr) -> PkiConfig {
-    let mut names: Vec<String> = [
-        "localhost",
-        "kubernetes",
-        "kubernetes.default",
-        "kubernetes.default.svc",
-        "kubernetes.default.svc.cluster.local",
-        "127.0.0.1",
-        "10.96.0.1",
-    ]
-    .map(String::from)
-    .to_vec();
+    let mut names: Vec<String> = USUAL_NAMES.map(String::from).to_vec();
+    names.push("10.96.0.1".into());
     if !address.ip().is_unspecified() && !address.ip().is_loopback() {
         names.push(address.ip().to_string());
     }
@@ -187,10 +179,9 @@ pub fn pki_config(cluster: &str, address: SocketAddr) -> PkiConfig {
 /// Writes the admin kubeconfig, readable by its owner alone.
 pub fn write_kubeconfig(dir: &Path, file: &str, cluster: &str, address: SocketAddr, pki: &Pki) -> Result<PathBuf> {
     let host = if address.ip().is_unspecified() { "127.0.0.1".to_string() } else { address.ip().to_string() };
-    let host = if host.contains(':') { format!("[{host}]") } else { host };
     let text = Kubeconfig {
         cluster,
-        server: &format!("https://{host}:{}", address.port()),
+        server: &url(&host, address.port()),
         authority_pem: pki.authority.certificate_pem(),
         user: "admin",
         credential: Credential::Certificate(&pki.admin),

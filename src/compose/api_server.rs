@@ -138,7 +138,8 @@ fn host_of(listening: IpAddr, reached_at: Option<&str>) -> String {
     reached_at.unwrap_or("127.0.0.1").to_string()
 }
 
-fn url(host: &str, port: u16) -> String {
+/// Of an API server at a name or an address of either family.
+pub fn url(host: &str, port: u16) -> String {
     if host.contains(':') { format!("https://[{host}]:{port}") } else { format!("https://{host}:{port}") }
 }
 

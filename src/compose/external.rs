@@ -1,6 +1,6 @@
 //! A tenant whose API server runs elsewhere: the syncer alone, with a kubeconfig that somebody gave.
 
-use super::tenant::RunningSyncer;
+use super::tenant::{RunningSyncer, syncer};
 use anyhow::{Context as _, Result, bail};
 use base64::Engine as _;
 use base64::prelude::BASE64_STANDARD;
@@ -10,10 +10,10 @@ use sha2::{Digest, Sha256};
 use std::sync::Arc;
 use sublet_machinery::ObjectExt;
 use sublet_operator::{ControlPlaneError, PlaneStatus, Tenant};
+use sublet_runtime::Client;
 use sublet_runtime::resources::{NAMESPACES, SECRETS};
-use sublet_runtime::{Client, Clock};
 use sublet_syncer::engine::host::HostKind;
-use sublet_syncer::{HostCache, HostHandle, Layout, PodConfig, SyncRules, Syncer, SyncerConfig, TenantIdentity};
+use sublet_syncer::{HostCache, PodConfig};
 
 /// The keys under which Secrets hold a kubeconfig, by custom.
 const KEYS: [&str; 3] = ["config", "value", "kubeconfig"];
@@ -49,19 +49,7 @@ impl External {
             host_allocates_addresses: false,
             ..PodConfig::default()
         };
-        let syncer = (!tenant.paused).then(|| {
-            RunningSyncer::start(Syncer::new(SyncerConfig {
-                tenant: TenantIdentity { name: tenant.name.clone(), namespace: tenant.namespace.clone(), uid: tenant.uid.clone() },
-                tenant_client: client.clone(),
-                host: HostHandle(host.clone()),
-                host_namespace: tenant.namespace.clone(),
-                layout: Layout::Single,
-                clock: Clock::System,
-                pods,
-                weight: tenant.weight,
-                rules: SyncRules::default(),
-            }))
-        });
+        let syncer = (!tenant.paused).then(|| RunningSyncer::start(syncer(tenant, client.clone(), host, pods)));
         let (host, uid, digest) = (host.clone(), tenant.uid.clone(), digest(text));
         Ok(Self { client, host, uid, url: url.to_string(), digest, identity, syncer, trouble: None })
     }

@@ -1,17 +1,15 @@
 //! What stands in front of one tenant's servers: two ports of this process, and a Service on the host
 //! whose address stays the same.
 
-use super::tenant::{Place, PodReach, listener};
+use super::tenant::{Place, PodReach, listener, on_old_port};
 use anyhow::{Context as _, Result};
 use serde_json::{Value, json};
 use std::net::IpAddr;
 use std::path::Path;
 use sublet_api::{Placement, VirtualCluster};
 use sublet_dns::Sockets;
-use sublet_machinery::ObjectExt;
 use sublet_operator::Tenant;
 use sublet_operator::tenant_service::{self, Behind, Ports, Reached};
-use sublet_runtime::resources::SERVICES;
 use sublet_runtime::{Client, ClientError};
 use tokio::net::TcpListener;
 
@@ -46,22 +44,13 @@ impl Bound {
 }
 
 async fn sockets(dir: &Path, address: IpAddr) -> Result<Sockets> {
-    let file = dir.join(DNS_PORT_FILE);
-    let remembered: Option<u16> = std::fs::read_to_string(&file).ok().and_then(|t| t.trim().parse().ok());
-    if let Some(port) = remembered {
-        match Sockets::bind(address, Some(port)).await {
-            Ok(sockets) => return Ok(sockets),
-            // The Service leads to the new one in a moment.
-            Err(error) => tracing::warn!(port, %error, "the name server's port of last time is taken"),
-        }
-    }
-    let sockets = Sockets::bind(address, None).await.context("no port is free for the name server")?;
-    std::fs::write(&file, sockets.address()?.port().to_string()).with_context(|| format!("cannot write {}", file.display()))?;
-    Ok(sockets)
+    let bind = |port: Option<u16>| async move { Sockets::bind(address, port).await.context("no port is free for the name server") };
+    // The Service leads to the new one in a moment.
+    let taken = "the name server's port of last time is taken";
+    on_old_port(&dir.join(DNS_PORT_FILE), taken, bind, |sockets| Ok(sockets.address()?.port())).await
 }
 
-/// Makes the Service and what it leads to be as they should. Safe to repeat. `known` is the address that
-/// it had: pods that run were told it, so it is asked for again when the Service was lost.
+/// Makes the Service and what it leads to be as they should. Safe to repeat. `known` is the address that it had.
 pub async fn ensure(host: &Client, tenant: &Tenant, reach: &PodReach, ports: Ports, known: Option<IpAddr>) -> Result<Reached> {
     let behind = match reachable(reach).await? {
         Some(address) => Behind::Address(address),
@@ -70,16 +59,7 @@ pub async fn ensure(host: &Client, tenant: &Tenant, reach: &PodReach, ports: Por
     };
     let object = object(tenant);
     let cluster = VirtualCluster::new(&object);
-    if let Some(known) = known {
-        let mut again = tenant_service::service(&cluster, &tenant.namespace, &behind, ports);
-        again["spec"]["clusterIP"] = json!(known.to_string());
-        let is_lost = host.get_opt(&SERVICES, again.namespace(), again.name()).await?.is_none();
-        // Somebody else may have the address by now: then another one must do.
-        if is_lost && let Err(error) = host.create(&SERVICES, &again).await {
-            tracing::warn!(%error, %known, "a lost Service does not get its address back; pods that run do not find their API server");
-        }
-    }
-    let reached = tenant_service::ensure(host, &cluster, &tenant.namespace, &behind, ports).await;
+    let reached = tenant_service::ensure(host, &cluster, &tenant.namespace, &behind, ports, known).await;
     reached.with_context(|| format!("the Service in front of the control plane cannot be made in namespace `{}`", tenant.namespace))
 }
 

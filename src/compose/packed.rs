@@ -2,12 +2,11 @@
 
 use super::external::{self, External};
 use super::front::{self, Bound};
-use super::tenant::{ControlPlane, Place, PodReach};
+use super::tenant::{ControlPlane, Place, PodReach, remove_copies};
 use super::transfer::{self, Offer};
 use anyhow::Context as _;
 use async_trait::async_trait;
 use ipnet::IpNet;
-use serde_json::json;
 use std::collections::{HashMap, HashSet};
 use std::net::IpAddr;
 use std::path::PathBuf;
@@ -15,12 +14,11 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 use sublet_api::{Mode, Source};
 use sublet_dns::{ResolverConfig, Upstream};
-use sublet_machinery::Gvr;
 use sublet_operator::tenant_service::Reached;
 use sublet_operator::{ControlPlaneError, ControlPlanes, PlaneStatus, Tenant};
 use sublet_pki::Pki;
 use sublet_runtime::{Client, ClientError};
-use sublet_syncer::{HostCache, HostScope, Syncer, TenantIdentity};
+use sublet_syncer::{HostCache, HostScope, Syncer};
 use tokio::net::TcpListener;
 use tokio::sync::Mutex;
 use tokio::task::JoinHandle;
@@ -43,7 +41,6 @@ pub struct PackedConfig {
 
 /// Marks a store whose virtual cluster is being deleted.
 const CONDEMNED_FILE: &str = "deleting";
-const SELF_SUBJECT_ACCESS_REVIEWS: Gvr = Gvr::new("authorization.k8s.io", "v1", "selfsubjectaccessreviews");
 
 /// How often the Service in front of a running control plane is looked at.
 const FRONT_CHECK_INTERVAL: Duration = Duration::from_secs(60);
@@ -281,17 +278,7 @@ impl ControlPlanes for Packed {
     async fn names(&self, tenant: &Tenant) -> Result<Vec<String>, ControlPlaneError> {
         let slot = self.slot(&tenant.uid).await;
         let reached = self.front(&mut *slot.lock().await, tenant).await?;
-        let mut names: Vec<String> = [
-            "localhost",
-            "kubernetes",
-            "kubernetes.default",
-            "kubernetes.default.svc",
-            "kubernetes.default.svc.cluster.local",
-            "127.0.0.1",
-        ]
-        .map(String::from)
-        .to_vec();
-        names.extend(reached.names());
+        let mut names = reached.names();
         if !self.config.listen.is_loopback() && !self.config.listen.is_unspecified() {
             names.push(self.config.listen.to_string());
         }
@@ -330,21 +317,16 @@ impl ControlPlanes for Packed {
     }
 
     async fn remove_host_objects(&self, tenant: &Tenant, keep_volumes: bool) -> Result<Option<String>, ControlPlaneError> {
-        let identity = TenantIdentity { name: tenant.name.clone(), namespace: tenant.namespace.clone(), uid: tenant.uid.clone() };
-        let left = sublet_syncer::remove_copies(self.host.client(), &tenant.namespace, &identity, keep_volumes).await;
-        let left = left.map_err(|e| ControlPlaneError::Failed(format!("host objects cannot be deleted: {e}")))?;
-        if left.is_empty() {
+        let left = remove_copies(self.host.client(), tenant, keep_volumes).await?;
+        if left.is_none() {
             let removed = front::remove(self.host.client(), tenant).await;
             removed.map_err(|e| ControlPlaneError::Failed(format!("the Service of the control plane cannot be deleted: {e}")))?;
         }
-        Ok((!left.is_empty()).then(|| left.message()))
+        Ok(left)
     }
 
     async fn remove(&self, uid: &str) -> Result<(), ControlPlaneError> {
-        let slot = self.planes.lock().await.remove(uid);
-        if let Some(slot) = slot {
-            slot.lock().await.stop().await;
-        }
+        self.leave(uid).await;
         let dir = self.dir(uid);
         match tokio::fs::remove_dir_all(&dir).await {
             Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
@@ -414,13 +396,7 @@ impl ControlPlanes for Packed {
 /// Whether we may read what is copied in all namespaces.
 async fn reads_everything(host: &Client) -> Result<bool, ClientError> {
     for gvr in HostCache::copied_kinds() {
-        let attributes = json!({"verb": "watch", "group": gvr.group, "resource": gvr.resource});
-        let review = json!({
-            "apiVersion": "authorization.k8s.io/v1", "kind": "SelfSubjectAccessReview",
-            "spec": {"resourceAttributes": attributes},
-        });
-        let answer = host.create(&SELF_SUBJECT_ACCESS_REVIEWS, &review).await?;
-        if answer["status"]["allowed"] != true {
+        if !host.may("watch", &gvr.group, &gvr.resource).await? {
             return Ok(false);
         }
     }

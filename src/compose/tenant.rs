@@ -18,7 +18,7 @@ use sublet_apiserver::reader::Reader;
 use sublet_controllers::ControllersConfig;
 use sublet_dns::{DnsServer, Upstream};
 use sublet_operator::tenant_service::{API_PORT, Ports, Reached};
-use sublet_operator::{PlaneStatus, Tenant};
+use sublet_operator::{ControlPlaneError, PlaneStatus, Tenant};
 use sublet_pki::Pki;
 use sublet_runtime::{Client, Clock};
 use sublet_storage::{Backend, EmbeddedBackend, Options};
@@ -166,20 +166,9 @@ impl ControlPlane {
 
     /// Makes the host take part in requests of the tenant, and starts to sync.
     fn attach_syncer(&mut self, tenant: &Tenant, place: &Place) {
-        let syncer = Syncer::new(SyncerConfig {
-            tenant: TenantIdentity { name: tenant.name.clone(), namespace: tenant.namespace.clone(), uid: tenant.uid.clone() },
-            tenant_client: self.api.client("sublet"),
-            host: HostHandle(self.host.clone()),
-            host_namespace: tenant.namespace.clone(),
-            layout: Layout::Single,
-            clock: Clock::System,
-            pods: self.pod_config(place),
-            weight: tenant.weight,
-            rules: SyncRules::default(),
-        });
+        let syncer = syncer(tenant, self.api.client("sublet"), &self.host, self.pod_config(place));
         self.api.server.set_service_allocator(Arc::new(HostAllocator(syncer.service_allocator())));
-        let identity = TenantIdentity { name: tenant.name.clone(), namespace: tenant.namespace.clone(), uid: tenant.uid.clone() };
-        let names = Names::new(identity, &*tenant.namespace);
+        let names = Names::new(identity(tenant), &*tenant.namespace);
         let locate = move |resource: &str, namespace: &str, name: &str| {
             let bytes_max = if resource == "pods" { NAME_BYTES_MAX_POD } else { NAME_BYTES_MAX_LABEL };
             let key = names.host_key(&TenantKey::new(namespace, name), bytes_max).namespaced();
@@ -283,19 +272,57 @@ impl ControlPlane {
     }
 }
 
+/// The tenant as the host knows it.
+fn identity(tenant: &Tenant) -> TenantIdentity {
+    TenantIdentity { name: tenant.name.clone(), namespace: tenant.namespace.clone(), uid: tenant.uid.clone() }
+}
+
+/// The syncer between a tenant's API server and the host.
+pub fn syncer(tenant: &Tenant, tenant_client: Client, host: &Arc<HostCache>, pods: PodConfig) -> Syncer {
+    Syncer::new(SyncerConfig {
+        tenant: identity(tenant),
+        tenant_client,
+        host: HostHandle(host.clone()),
+        host_namespace: tenant.namespace.clone(),
+        layout: Layout::Single,
+        clock: Clock::System,
+        pods,
+        weight: tenant.weight,
+        rules: SyncRules::default(),
+    })
+}
+
+/// Deletes what a syncer made on the host for the tenant; tells what is still there.
+pub async fn remove_copies(host: &Client, tenant: &Tenant, keep_volumes: bool) -> Result<Option<String>, ControlPlaneError> {
+    let left = sublet_syncer::remove_copies(host, &tenant.namespace, &identity(tenant), keep_volumes).await;
+    let left = left.map_err(|e| ControlPlaneError::Failed(format!("host objects cannot be deleted: {e}")))?;
+    Ok((!left.is_empty()).then(|| left.message()))
+}
+
 /// A listener on the port that the tenant had before, or on a free one.
 pub async fn listener(dir: &Path, address: IpAddr) -> Result<TcpListener> {
-    let file = dir.join(PORT_FILE);
-    let remembered: Option<u16> = std::fs::read_to_string(&file).ok().and_then(|t| t.trim().parse().ok());
+    let bind = |port: Option<u16>| async move { TcpListener::bind((address, port.unwrap_or(0))).await.context("no port is free") };
+    let port = |listener: &TcpListener| Ok(listener.local_addr()?.port());
+    on_old_port(&dir.join(PORT_FILE), "the port of last time is taken; kubeconfigs change", bind, port).await
+}
+
+/// What `bind` gives on the port that a file remembers, or on a free one, which the file remembers from now on.
+pub async fn on_old_port<T, F: Future<Output = Result<T>>>(
+    file: &Path,
+    taken: &str,
+    bind: impl Fn(Option<u16>) -> F,
+    port_of: impl Fn(&T) -> Result<u16>,
+) -> Result<T> {
+    let remembered: Option<u16> = std::fs::read_to_string(file).ok().and_then(|t| t.trim().parse().ok());
     if let Some(port) = remembered {
-        match TcpListener::bind((address, port)).await {
-            Ok(listener) => return Ok(listener),
-            Err(error) => tracing::warn!(port, %error, "the port of last time is taken; kubeconfigs change"),
+        match bind(Some(port)).await {
+            Ok(bound) => return Ok(bound),
+            Err(error) => tracing::warn!(port, error = %error.root_cause(), "{taken}"),
         }
     }
-    let listener = TcpListener::bind((address, 0)).await.context("no port is free")?;
-    std::fs::write(&file, listener.local_addr()?.port().to_string()).with_context(|| format!("cannot write {}", file.display()))?;
-    Ok(listener)
+    let bound = bind(None).await?;
+    std::fs::write(file, port_of(&bound)?.to_string()).with_context(|| format!("cannot write {}", file.display()))?;
+    Ok(bound)
 }
 
 /// Whether a tenant's folder holds a store.

@@ -2,6 +2,7 @@
 //! that is to have it fetches it. Nobody writes meanwhile, and the old copy goes only after the new one
 //! is in use.
 
+use super::api_server::url;
 use anyhow::{Context as _, Result, bail};
 use bytes::Bytes;
 use futures::{StreamExt, TryStreamExt};
@@ -126,8 +127,7 @@ fn secret(pki: &Pki, uid: &str) -> String {
 
 /// Fetches the store into `file`. It has its name only when it is complete and on disk.
 pub async fn fetch(source: &Source, file: &Path, uid: &str, pki: &Pki) -> Result<()> {
-    let host = if source.address.contains(':') { format!("[{}]", source.address) } else { source.address.clone() };
-    let mut config = kube::Config::new(format!("https://{host}:{}", source.port).parse()?);
+    let mut config = kube::Config::new(url(&source.address, source.port).parse()?);
     let authority = rustls_pki_types::pem::PemObject::from_pem_slice(pki.authority.certificate_pem().as_bytes());
     let authority: rustls_pki_types::CertificateDer<'static> = authority.context("the authority of the tenant cannot be read")?;
     config.root_cert = Some(vec![authority.to_vec()]);

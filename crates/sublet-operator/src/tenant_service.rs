@@ -21,6 +21,10 @@ const NAME_BYTES_MAX: usize = 63;
 const HASH_CHARS: usize = 10;
 const ALPHABET: &[u8; 32] = b"abcdefghijklmnopqrstuvwxyz234567";
 
+/// Names and addresses under which every API server is known, to its pods and on its own machine.
+pub const USUAL_NAMES: [&str; 6] =
+    ["localhost", "kubernetes", "kubernetes.default", "kubernetes.default.svc", "kubernetes.default.svc.cluster.local", "127.0.0.1"];
+
 /// What stands behind the Service.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Behind {
@@ -58,7 +62,8 @@ impl Reached {
     /// What the certificate of the API server has to cover.
     pub fn names(&self) -> Vec<String> {
         let host = format!("{}.{}", self.name, self.namespace);
-        let mut names = vec![host.clone(), format!("{host}.svc"), format!("{host}.svc.cluster.local")];
+        let mut names: Vec<String> = USUAL_NAMES.map(String::from).to_vec();
+        names.extend([host.clone(), format!("{host}.svc"), format!("{host}.svc.cluster.local")]);
         names.extend(self.cluster_ips.iter().chain(&self.load_balancer).cloned());
         names
     }
@@ -155,16 +160,29 @@ pub fn endpoint_slice(cluster: &VirtualCluster<'_>, namespace: &str, address: Ip
     })
 }
 
-/// Makes the Service be as wanted, and says how it is reached. Safe to repeat; writes only what differs.
+/// Makes the Service be as wanted, and says how it is reached. Safe to repeat; writes only what differs. `known` is
+/// the address that it had: pods that run were told it, so it is asked for again when the Service was lost.
 pub async fn ensure(
     host: &Client,
     cluster: &VirtualCluster<'_>,
     namespace: &str,
     behind: &Behind,
     ports: Ports,
+    known: Option<IpAddr>,
 ) -> Result<Reached, ClientError> {
     let wanted = service(cluster, namespace, behind, ports);
-    let live = host.get_opt(&SERVICES, namespace, wanted.name()).await?;
+    let mut live = host.get_opt(&SERVICES, namespace, wanted.name()).await?;
+    if let (None, Some(known)) = (&live, known) {
+        let mut again = wanted.clone();
+        again["spec"]["clusterIP"] = json!(known.to_string());
+        match host.create(&SERVICES, &again).await {
+            Ok(made) => live = Some(made),
+            // Somebody else may have the address by now: then another one must do.
+            Err(error) => {
+                tracing::warn!(%error, %known, "a lost Service does not get its address back; pods that run do not find their API server");
+            }
+        }
+    }
     let live = match live {
         Some(live) if holds(&live["spec"], &wanted["spec"]) => live,
         _ => host.apply(&SERVICES, &wanted).await?,

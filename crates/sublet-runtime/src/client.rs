@@ -1,5 +1,6 @@
 //! A client for any API server that speaks in JSON objects, on top of `kube::Client`.
 
+use crate::resources::SELF_SUBJECT_ACCESS_REVIEWS;
 use bytes::Bytes;
 use futures::stream::{BoxStream, StreamExt};
 use http::{Method, Request, Response, header};
@@ -305,6 +306,15 @@ impl Client {
     ) -> Result<Value, ClientError> {
         let query = [("labelSelector", list.label_selector.clone()), ("fieldSelector", list.field_selector.clone())];
         self.call(Method::DELETE, &collection_path(gvr, namespace), &query, Some("application/json"), Some(&options.body())).await
+    }
+
+    /// Whether we may do this to a resource everywhere in the cluster.
+    pub async fn may(&self, verb: &str, group: &str, resource: &str) -> Result<bool, ClientError> {
+        let review = json!({
+            "apiVersion": "authorization.k8s.io/v1", "kind": "SelfSubjectAccessReview",
+            "spec": {"resourceAttributes": {"verb": verb, "group": group, "resource": resource}},
+        });
+        Ok(self.create(&SELF_SUBJECT_ACCESS_REVIEWS, &review).await?["status"]["allowed"] == true)
     }
 
     /// Any GET that answers with JSON: discovery documents, `/version`.

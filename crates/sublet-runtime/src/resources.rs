@@ -44,6 +44,7 @@ resources! {
     INGRESSES = "networking.k8s.io" / "v1" / "ingresses";
     NETWORK_POLICIES = "networking.k8s.io" / "v1" / "networkpolicies";
     INGRESS_CLASSES = "networking.k8s.io" / "v1" / "ingressclasses";
+    SELF_SUBJECT_ACCESS_REVIEWS = "authorization.k8s.io" / "v1" / "selfsubjectaccessreviews";
     LEASES = "coordination.k8s.io" / "v1" / "leases";
     CUSTOM_RESOURCE_DEFINITIONS = "apiextensions.k8s.io" / "v1" / "customresourcedefinitions";
     VIRTUAL_CLUSTERS = "sublet.dev" / "v1alpha1" / "virtualclusters";

@@ -6,6 +6,8 @@ mod dedicated;
 mod places;
 mod surroundings;
 
+use super::api_server::url;
+use super::tenant::remove_copies;
 use async_trait::async_trait;
 use serde_json::{Value, json};
 use std::collections::{HashMap, HashSet};
@@ -18,7 +20,6 @@ use sublet_operator::{ControlPlaneError, ControlPlanes, Offers, PlaneStatus, Ten
 use sublet_pki::Pki;
 use sublet_runtime::resources::{NAMESPACES, PODS, ROLE_BINDINGS, VIRTUAL_CLUSTERS};
 use sublet_runtime::{Client, ClientError, DeleteOptions, Informer, ListOptions};
-use sublet_syncer::TenantIdentity;
 
 /// How often what stands on the host is compared with what should.
 const CHECK_INTERVAL: Duration = Duration::from_secs(30);
@@ -138,8 +139,8 @@ impl Placed {
 fn external(cluster: &VirtualCluster<'_>, reached: &Reached) -> Option<String> {
     let host = cluster.hosts().first().map(|h| (*h).to_string()).or_else(|| reached.load_balancer.first().cloned());
     match cluster.expose() {
-        Expose::LoadBalancer => host.map(|h| format!("https://{}:{}", bracketed(&h), tenant_service::API_PORT)),
-        Expose::NodePort => host.zip(reached.node_port).map(|(h, port)| format!("https://{}:{port}", bracketed(&h))),
+        Expose::LoadBalancer => host.map(|h| url(&h, tenant_service::API_PORT)),
+        Expose::NodePort => host.zip(reached.node_port).map(|(h, port)| url(&h, port)),
         _ => None,
     }
 }
@@ -147,10 +148,6 @@ fn external(cluster: &VirtualCluster<'_>, reached: &Reached) -> Option<String> {
 fn without_nulls(value: &Value) -> Value {
     let fields = value.as_object().into_iter().flatten().filter(|(_, v)| !v.is_null());
     Value::Object(fields.map(|(k, v)| (k.clone(), v.clone())).collect())
-}
-
-fn bracketed(host: &str) -> String {
-    if host.contains(':') { format!("[{host}]") } else { host.to_string() }
 }
 
 fn is_ready(pod: &Value) -> bool {
@@ -192,11 +189,7 @@ impl ControlPlanes for Placed {
             placement.address.clone_from(address);
         }
         self.change(tenant, |k| k.placement = Some(placement.clone()));
-        let mut names = ["localhost", "kubernetes", "kubernetes.default", "kubernetes.default.svc", "kubernetes.default.svc.cluster.local"]
-            .map(String::from)
-            .to_vec();
-        names.push("127.0.0.1".into());
-        names.extend(reached.names());
+        let mut names = reached.names();
         names.extend(tenant.hosts.iter().cloned());
         Ok(names)
     }
@@ -244,14 +237,11 @@ impl ControlPlanes for Placed {
             return Ok(None);
         }
         self.bind(tenant).await?;
-        let identity = TenantIdentity { name: tenant.name.clone(), namespace: tenant.namespace.clone(), uid: tenant.uid.clone() };
-        let left = sublet_syncer::remove_copies(&self.host, &tenant.namespace, &identity, keep_volumes).await;
-        let left = left.map_err(|e| ControlPlaneError::Failed(format!("host objects cannot be deleted: {e}")))?;
-        if !left.is_empty() {
-            return Ok(Some(left.message()));
+        let left = remove_copies(&self.host, tenant, keep_volumes).await?;
+        if left.is_none() {
+            self.surroundings_go(tenant).await?;
         }
-        self.surroundings_go(tenant).await?;
-        Ok(None)
+        Ok(left)
     }
 
     async fn remove(&self, uid: &str) -> Result<(), ControlPlaneError> {

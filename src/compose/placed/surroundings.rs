@@ -57,7 +57,7 @@ impl Placed {
         }
         let behind = Behind::Pods(json!({"statefulset.kubernetes.io/pod-name": placement.pod}));
         let ports = Ports { api: placement.api_port, dns: Some(placement.dns_port) };
-        let mut reached = tenant_service::ensure(&self.host, &cluster, &self.namespace, &behind, ports).await.map_err(failed)?;
+        let mut reached = tenant_service::ensure(&self.host, &cluster, &self.namespace, &behind, ports, None).await.map_err(failed)?;
         tenant_service::ensure_external(&self.host, &cluster, &self.namespace, &behind, ports, &mut reached).await.map_err(failed)?;
         self.change(tenant, |k| k.reached = Some((Instant::now(), reached.clone())));
         Ok(reached)
