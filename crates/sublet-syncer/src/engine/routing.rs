@@ -176,8 +176,8 @@ impl Inner {
 
     fn queue_copy(&self, kind: HostKind, copy: &Value) {
         for id in rows_of(kind) {
-            if let Some(key) = self.view.key_of(*id, copy) {
-                self.queue.add(ItemKey::new(*id, key));
+            if let Some(key) = self.view.key_of(id, copy) {
+                self.queue.add(ItemKey::new(id, key));
             }
         }
     }
@@ -188,17 +188,7 @@ impl Inner {
     }
 }
 
-fn rows_of(kind: HostKind) -> &'static [KindId] {
-    match kind {
-        HostKind::Pods => &[KindId::Pod],
-        HostKind::Services => &[KindId::Service],
-        HostKind::EndpointSlices => &[KindId::EndpointSlice],
-        HostKind::ConfigMaps => &[KindId::ConfigMap],
-        HostKind::Secrets => &[KindId::Secret, KindId::PodToken],
-        HostKind::PersistentVolumeClaims => &[KindId::PersistentVolumeClaim],
-        HostKind::NetworkPolicies => &[KindId::NetworkPolicy],
-        HostKind::PodDisruptionBudgets => &[KindId::PodDisruptionBudget],
-        HostKind::Ingresses => &[KindId::Ingress],
-        _ => &[],
-    }
+/// The rows whose copies a watch of the host holds.
+fn rows_of(kind: HostKind) -> impl Iterator<Item = KindId> {
+    TO_HOST.iter().map(|row| row.id).chain([KindId::PodToken]).filter(move |id| HostKind::of(*id) == kind)
 }
