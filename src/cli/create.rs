@@ -2,7 +2,7 @@
 
 use super::clusters::{self, NameArguments};
 use super::host::HostArguments;
-use super::output;
+use super::output::{self, Look};
 use anyhow::{Context as _, Result, bail};
 use clap::Args;
 use serde_json::{Value, json};
@@ -75,26 +75,22 @@ pub async fn run(arguments: Arguments) -> Result<ExitCode> {
 
 /// Waits for the Ready condition, showing what the cluster waits for.
 pub async fn wait_ready(host: &Client, name: &NameArguments, timeout: Duration) -> Result<Value> {
-    let spinner = output::spinner(format!("waiting for {}", name.name));
-    let deadline = tokio::time::Instant::now() + timeout;
-    loop {
+    output::wait(format!("waiting for {}", name.name), timeout, Duration::from_millis(50), async || {
         let cluster = clusters::find(host, name).await?;
         if clusters::ready(&cluster) == "True" {
-            spinner.finish_and_clear();
-            return Ok(cluster);
+            return Ok(Look::Done(cluster));
         }
-        let message = clusters::message(&cluster).to_string();
-        if tokio::time::Instant::now() >= deadline {
-            spinner.finish_and_clear();
-            bail!(
+        let message = clusters::message(&cluster);
+        Ok(Look::NotYet {
+            shown: format!("{}: {message}", name.name),
+            error: format!(
                 "virtual cluster `{}` is not ready after {}s: {message}; see `sublet describe {} -n {}`",
                 name.name,
                 timeout.as_secs(),
                 name.name,
                 name.namespace
-            );
-        }
-        spinner.set_message(format!("{}: {message}", name.name));
-        tokio::time::sleep(Duration::from_millis(50)).await;
-    }
+            ),
+        })
+    })
+    .await
 }

@@ -2,8 +2,8 @@
 
 use super::clusters::{self, NameArguments};
 use super::host::HostArguments;
-use super::output;
-use anyhow::{Context as _, Result, bail};
+use super::output::{self, Look};
+use anyhow::{Context as _, Result};
 use clap::Args;
 use std::process::ExitCode;
 use std::time::Duration;
@@ -33,18 +33,17 @@ pub async fn run(arguments: Arguments) -> Result<ExitCode> {
     let options = DeleteOptions::background().uid(cluster.uid());
     host.delete_if_exists(&VIRTUAL_CLUSTERS, namespace, name, &options).await.context("cannot delete the virtual cluster")?;
     if arguments.wait {
-        let spinner = output::spinner(format!("deleting {name}"));
-        let deadline = tokio::time::Instant::now() + Duration::from_secs(arguments.timeout);
-        while let Some(live) = host.get_opt(&VIRTUAL_CLUSTERS, namespace, name).await?.filter(|l| l.uid() == cluster.uid()) {
-            let message = clusters::message(&live).to_string();
-            if tokio::time::Instant::now() >= deadline {
-                spinner.finish_and_clear();
-                bail!("virtual cluster `{name}` is not gone after {}s: {message}", arguments.timeout);
-            }
-            spinner.set_message(format!("deleting {name}: {message}"));
-            tokio::time::sleep(Duration::from_millis(50)).await;
-        }
-        spinner.finish_and_clear();
+        let timeout = Duration::from_secs(arguments.timeout);
+        output::wait(format!("deleting {name}"), timeout, Duration::from_millis(50), async || {
+            let live = host.get_opt(&VIRTUAL_CLUSTERS, namespace, name).await?.filter(|l| l.uid() == cluster.uid());
+            let Some(live) = live else { return Ok(Look::Done(())) };
+            let message = clusters::message(&live);
+            Ok(Look::NotYet {
+                shown: format!("deleting {name}: {message}"),
+                error: format!("virtual cluster `{name}` is not gone after {}s: {message}", timeout.as_secs()),
+            })
+        })
+        .await?;
         println!("virtualcluster.sublet.dev/{name} deleted");
     } else {
         println!("virtualcluster.sublet.dev/{name} is being deleted");

@@ -1,7 +1,7 @@
 //! `sublet install`
 
 use super::host::HostArguments;
-use super::output;
+use super::output::{self, Look};
 use crate::install::{self, OPERATOR, Options, SHARD, Storage};
 use anyhow::{Context as _, Result, bail};
 use clap::Args;
@@ -120,27 +120,21 @@ pub fn gvr(kind: &str) -> Result<Gvr> {
 }
 
 async fn wait(host: &Client, namespace: &str, timeout: Duration) -> Result<()> {
-    let spinner = output::spinner("waiting for pods");
-    let deadline = tokio::time::Instant::now() + timeout;
-    loop {
+    output::wait("waiting for pods".into(), timeout, Duration::from_millis(250), async || {
         let operator = host.get(&DEPLOYMENTS, namespace, OPERATOR).await?;
         let shard = host.get(&STATEFUL_SETS, namespace, SHARD).await?;
         let waiting: Vec<String> = [&operator, &shard].into_iter().filter_map(not_ready).collect();
         if waiting.is_empty() {
-            spinner.finish_and_clear();
-            return Ok(());
+            return Ok(Look::Done(()));
         }
-        if tokio::time::Instant::now() >= deadline {
-            spinner.finish_and_clear();
-            bail!(
-                "not ready after {}s: {}; see `kubectl -n {namespace} get pods` and `kubectl -n {namespace} describe pods`",
-                timeout.as_secs(),
-                waiting.join(", ")
-            );
-        }
-        spinner.set_message(waiting.join(", "));
-        tokio::time::sleep(Duration::from_millis(250)).await;
-    }
+        let shown = waiting.join(", ");
+        let error = format!(
+            "not ready after {}s: {shown}; see `kubectl -n {namespace} get pods` and `kubectl -n {namespace} describe pods`",
+            timeout.as_secs()
+        );
+        Ok(Look::NotYet { shown, error })
+    })
+    .await
 }
 
 /// What a workload waits for.

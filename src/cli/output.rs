@@ -1,9 +1,11 @@
 //! Output for people: columns like kubectl's, and a line of progress.
 
+use anyhow::{Result, bail};
 use clap::ValueEnum;
 use indicatif::{ProgressBar, ProgressStyle};
 use jiff::Timestamp;
 use std::time::Duration;
+use tokio::time::Instant;
 
 #[derive(Clone, Copy, ValueEnum, PartialEq, Eq)]
 pub enum Format {
@@ -48,8 +50,38 @@ pub fn age(created: &str, now: Timestamp) -> String {
     }
 }
 
+/// What a look at something that takes time found.
+pub enum Look<T> {
+    Done(T),
+    /// `shown` while there is time, `error` when there is no more.
+    NotYet {
+        shown: String,
+        error: String,
+    },
+}
+
+/// Looks again and again, and shows what is waited for.
+pub async fn wait<T>(message: String, timeout: Duration, pause: Duration, mut look: impl AsyncFnMut() -> Result<Look<T>>) -> Result<T> {
+    let spinner = spinner(message);
+    let deadline = Instant::now() + timeout;
+    loop {
+        match look().await? {
+            Look::Done(found) => {
+                spinner.finish_and_clear();
+                return Ok(found);
+            }
+            Look::NotYet { error, .. } if Instant::now() >= deadline => {
+                spinner.finish_and_clear();
+                bail!(error);
+            }
+            Look::NotYet { shown, .. } => spinner.set_message(shown),
+        }
+        tokio::time::sleep(pause).await;
+    }
+}
+
 /// A spinner on stderr; nothing when stderr is no terminal.
-pub fn spinner(message: impl Into<String>) -> ProgressBar {
+fn spinner(message: impl Into<String>) -> ProgressBar {
     let bar = ProgressBar::new_spinner().with_message(message.into());
     if let Ok(style) = ProgressStyle::with_template("{spinner} {msg} ({elapsed})") {
         bar.set_style(style);
@@ -58,7 +90,7 @@ pub fn spinner(message: impl Into<String>) -> ProgressBar {
     bar
 }
 
-pub fn print(value: &serde_json::Value, format: Format) -> anyhow::Result<()> {
+pub fn print(value: &serde_json::Value, format: Format) -> Result<()> {
     match format {
         Format::Json => println!("{}", serde_json::to_string_pretty(value)?),
         Format::Yaml => print!("{}", serde_saphyr::to_string(value)?),

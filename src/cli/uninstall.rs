@@ -2,7 +2,7 @@
 
 use super::host::HostArguments;
 use super::install::{FIELD_MANAGER, gvr};
-use super::output;
+use super::output::{self, Look};
 use crate::install::{self, Options, SHARD};
 use anyhow::{Context as _, Result, bail};
 use clap::Args;
@@ -86,27 +86,22 @@ async fn delete_tenants(host: &Client, all: &[Value], timeout: Duration) -> Resu
         let options = DeleteOptions::background().uid(tenant.uid());
         host.delete_if_exists(&VIRTUAL_CLUSTERS, tenant.namespace(), tenant.name(), &options).await?;
     }
-    let spinner = output::spinner("deleting virtual clusters");
-    let deadline = tokio::time::Instant::now() + timeout;
-    loop {
+    output::wait("deleting virtual clusters".into(), timeout, Duration::from_millis(250), async || {
         let left = tenants(host).await?;
-        let Some(first) = left.first() else { break };
-        if tokio::time::Instant::now() >= deadline {
-            spinner.finish_and_clear();
-            bail!(
+        let Some(first) = left.first() else { return Ok(Look::Done(())) };
+        Ok(Look::NotYet {
+            shown: format!("deleting virtual clusters: {} left", left.len()),
+            error: format!(
                 "{} virtual clusters are left after {}s, `{}/{}` because: {}",
                 left.len(),
                 timeout.as_secs(),
                 first.namespace(),
                 first.name(),
                 super::clusters::message(first)
-            );
-        }
-        spinner.set_message(format!("deleting virtual clusters: {} left", left.len()));
-        tokio::time::sleep(Duration::from_millis(250)).await;
-    }
-    spinner.finish_and_clear();
-    Ok(())
+            ),
+        })
+    })
+    .await
 }
 
 async fn delete(host: &Client, object: &Value) -> Result<()> {
