@@ -1,18 +1,16 @@
 //! A server with its admission plugins, compared with what a reference kube-apiserver answered to the same
 //! requests (`golden/record_admission.py` records the answers).
 
+mod common;
+
 use bytes::Bytes;
 use http::{Request, StatusCode};
 use http_body_util::{BodyExt, Full};
-use jiff::Timestamp;
 use regex::Regex;
 use serde_json::{Value, json};
 use std::sync::Arc;
-use sublet_apiserver::admission::{self, UserInfo};
-use sublet_apiserver::auth::authz::Mode;
-use sublet_apiserver::auth::bootstrap::BootstrapConfig;
-use sublet_apiserver::server::{Config, InProcess, SecurityConfig, Server};
-use sublet_storage::MemoryBackend;
+use sublet_apiserver::admission::UserInfo;
+use sublet_apiserver::server::{InProcess, Server};
 
 /// What another server or another time makes different.
 const UNSTABLE: [&str; 8] =
@@ -22,7 +20,7 @@ const UNSTABLE: [&str; 8] =
 async fn every_request_is_answered_as_upstream_answers_it() {
     let steps: Vec<Value> = serde_json::from_str(include_str!("golden/admission.json")).expect("JSON");
     let masks = Masks::new();
-    let server = server().await;
+    let server = common::server().await;
     let mut failures = Vec::new();
     for step in &steps {
         let (code, warnings, answer) = send(&server, step).await;
@@ -40,34 +38,6 @@ async fn every_request_is_answered_as_upstream_answers_it() {
         }
     }
     assert!(failures.is_empty(), "{} of {} differ:\n{}", failures.len(), steps.len(), failures.join("\n"));
-}
-
-async fn server() -> Server {
-    let key = rcgen::KeyPair::generate().expect("a key").serialize_pem();
-    Server::open(Config {
-        backend: Arc::new(MemoryBackend::new()),
-        security: SecurityConfig {
-            authorization: vec![Mode::Rbac],
-            static_tokens: None,
-            signing_key_pem: key,
-            url: "https://127.0.0.1:6443".into(),
-        },
-        plugins: Box::new(|permission| {
-            admission::default_plugins(&admission::Config { signer_permission: Some(permission), ..Default::default() })
-        }),
-        bootstrap: BootstrapConfig {
-            service_cidrs: vec!["10.96.0.0/16".into()],
-            service_ip: "10.96.0.1".parse().expect("an address"),
-            addresses: vec!["127.0.0.1".parse().expect("an address")],
-            port: 6443,
-            client_authority_pem: None,
-            front_proxy_authority_pem: None,
-            now: Timestamp::UNIX_EPOCH,
-        },
-        name: "test".into(),
-    })
-    .await
-    .expect("opens")
 }
 
 async fn send(server: &Server, step: &Value) -> (StatusCode, Vec<String>, Value) {

@@ -109,8 +109,7 @@ impl Target {
     pub(crate) fn authority(&self) -> String {
         match &self.place {
             Place::Url { host, port: 443 } => host.clone(),
-            Place::Url { host, port } if host.contains(':') => format!("[{host}]:{port}"),
-            Place::Url { host, port } => format!("{host}:{port}"),
+            Place::Url { host, port } => resolve::join(host, *port),
             Place::Service { port, .. } => format!("{}:{port}", self.server_name()),
         }
     }

@@ -54,7 +54,8 @@ fn ready_addresses(slice: &Value, port_name: &str) -> Vec<String> {
     ready.filter_map(|e| e["addresses"][0].as_str()).map(|address| join(address, port)).collect()
 }
 
-fn join(host: &str, port: u16) -> String {
+/// A host and its port as they stand in URLs.
+pub(super) fn join(host: &str, port: u16) -> String {
     if host.contains(':') { format!("[{host}]:{port}") } else { format!("{host}:{port}") }
 }
 

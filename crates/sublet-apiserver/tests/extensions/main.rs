@@ -1,6 +1,8 @@
 //! A tenant's own servers extend its API server: webhooks, policies, converters, other API servers.
 
 mod aggregation;
+#[path = "../common/mod.rs"]
+mod common;
 mod conversion;
 mod mutations;
 mod policies;

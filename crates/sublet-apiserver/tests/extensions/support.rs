@@ -7,17 +7,13 @@ use http_body_util::{BodyExt, Full};
 use hyper::body::Incoming;
 use hyper::service::service_fn;
 use hyper_util::rt::TokioIo;
-use jiff::Timestamp;
 use rustls_pki_types::pem::PemObject as _;
 use rustls_pki_types::{CertificateDer, PrivateKeyDer};
 use serde_json::{Value, json};
 use std::convert::Infallible;
 use std::sync::{Arc, Mutex};
-use sublet_apiserver::admission::{self, UserInfo};
-use sublet_apiserver::auth::authz::Mode;
-use sublet_apiserver::auth::bootstrap::BootstrapConfig;
-use sublet_apiserver::server::{Config, InProcess, SecurityConfig, Server};
-use sublet_storage::MemoryBackend;
+use sublet_apiserver::admission::UserInfo;
+use sublet_apiserver::server::{InProcess, Server};
 use tokio::net::TcpListener;
 use tokio_rustls::TlsAcceptor;
 
@@ -52,32 +48,7 @@ impl Reply {
 
 impl Cluster {
     pub async fn start() -> Self {
-        let key = rcgen::KeyPair::generate().expect("a key").serialize_pem();
-        let server = Server::open(Config {
-            backend: Arc::new(MemoryBackend::new()),
-            security: SecurityConfig {
-                authorization: vec![Mode::Rbac],
-                static_tokens: None,
-                signing_key_pem: key,
-                url: "https://127.0.0.1:6443".into(),
-            },
-            plugins: Box::new(|permission| {
-                admission::default_plugins(&admission::Config { signer_permission: Some(permission), ..Default::default() })
-            }),
-            bootstrap: BootstrapConfig {
-                service_cidrs: vec!["10.96.0.0/16".into()],
-                service_ip: "10.96.0.1".parse().expect("an address"),
-                addresses: vec!["127.0.0.1".parse().expect("an address")],
-                port: 6443,
-                client_authority_pem: None,
-                front_proxy_authority_pem: None,
-                now: Timestamp::UNIX_EPOCH,
-            },
-            name: "test".into(),
-        })
-        .await
-        .expect("opens");
-        Self { server }
+        Self { server: crate::common::server().await }
     }
 
     pub async fn send(&self, method: &str, path: &str, body: Option<Value>) -> Reply {
