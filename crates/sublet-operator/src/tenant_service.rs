@@ -112,7 +112,7 @@ pub fn service(cluster: &VirtualCluster<'_>, namespace: &str, behind: &Behind, p
         "apiVersion": "v1", "kind": "Service",
         "metadata": {
             "name": name(cluster), "namespace": namespace, "labels": labels(cluster),
-            "annotations": {"sublet.dev/virtual-cluster": format!("{}/{}", cluster.namespace(), cluster.name())},
+            "annotations": {marks::VIRTUAL_CLUSTER: format!("{}/{}", cluster.namespace(), cluster.name())},
         },
         // A client must reach a control plane that is not ready, to be told why.
         "spec": {"type": "ClusterIP", "ports": all, "publishNotReadyAddresses": true},

@@ -38,7 +38,7 @@ pub fn stateful_set(shards: &Value, cluster: &VirtualCluster<'_>, namespace: &st
         "apiVersion": "apps/v1", "kind": "StatefulSet",
         "metadata": {
             "name": set_name(cluster), "namespace": namespace, "labels": labels,
-            "annotations": {"sublet.dev/virtual-cluster": format!("{}/{}", cluster.namespace(), cluster.name())},
+            "annotations": {marks::VIRTUAL_CLUSTER: format!("{}/{}", cluster.namespace(), cluster.name())},
         },
         "spec": {
             "replicas": 1, "serviceName": SHARD,
