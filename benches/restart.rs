@@ -61,7 +61,7 @@ async fn bench(arguments: Arguments) -> Result<()> {
             resolver: host_resolver(),
             pods_resolve: true,
         };
-        Operator::start(host.api.client("sublet"), config).await
+        Operator::start(host.api.client("sublet"), config, "").await
     };
     let operator = start().await?;
     fill(&cluster, &arguments).await?;

@@ -10,5 +10,6 @@ mod story;
 mod wait;
 
 pub use cluster::Cluster;
+pub use objects::STORY_LABEL;
 pub use story::{Chapter, Report, Stage, Story, chapters};
 pub use wait::eventually;

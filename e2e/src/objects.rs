@@ -14,8 +14,15 @@ pub fn namespace(name: &str) -> Value {
     json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}})
 }
 
+/// The label of the story's own virtual clusters.
+pub const STORY_LABEL: (&str, &str) = ("app.kubernetes.io/part-of", "sublet-story");
+
 pub fn virtual_cluster(namespace: &str, name: &str) -> Value {
-    json!({"apiVersion": "sublet.dev/v1alpha1", "kind": "VirtualCluster", "metadata": {"name": name, "namespace": namespace}})
+    let labels = json!({STORY_LABEL.0: STORY_LABEL.1});
+    json!({
+        "apiVersion": "sublet.dev/v1alpha1", "kind": "VirtualCluster",
+        "metadata": {"name": name, "namespace": namespace, "labels": labels},
+    })
 }
 
 /// `widgets.example.com` as alpha has it: one version, an integer size.

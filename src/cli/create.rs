@@ -20,6 +20,9 @@ pub struct Arguments {
     name: NameArguments,
     #[command(flatten)]
     host: HostArguments,
+    /// Give it these labels: KEY=VALUE, several with commas
+    #[arg(short, long, value_delimiter = ',', value_parser = label, value_name = "LABELS")]
+    labels: Vec<(String, String)>,
     /// Create the namespace when it does not exist
     #[arg(long, default_value_t = true, action = clap::ArgAction::Set, value_name = "BOOL")]
     create_namespace: bool,
@@ -39,10 +42,13 @@ pub struct Arguments {
 
 pub async fn run(arguments: Arguments) -> Result<ExitCode> {
     let NameArguments { name, namespace } = &arguments.name;
-    let object = json!({
+    let mut object = json!({
         "apiVersion": "sublet.dev/v1alpha1", "kind": "VirtualCluster",
         "metadata": {"name": name, "namespace": namespace}, "spec": {},
     });
+    if !arguments.labels.is_empty() {
+        object["metadata"]["labels"] = arguments.labels.iter().cloned().map(|(key, value)| (key, Value::from(value))).collect();
+    }
     if arguments.dry_run {
         output::print(&object, arguments.output.unwrap_or(output::Format::Yaml))?;
         return Ok(ExitCode::SUCCESS);
@@ -71,6 +77,11 @@ pub async fn run(arguments: Arguments) -> Result<ExitCode> {
         None => println!("virtualcluster.sublet.dev/{name} created"),
     }
     Ok(ExitCode::SUCCESS)
+}
+
+fn label(text: &str) -> Result<(String, String), String> {
+    let (key, value) = text.split_once('=').ok_or_else(|| format!("`{text}` is no KEY=VALUE"))?;
+    Ok((key.into(), value.into()))
 }
 
 /// Waits for the Ready condition, showing what the cluster waits for.

@@ -6,7 +6,7 @@ use async_trait::async_trait;
 use clap::Args;
 use std::path::PathBuf;
 use std::process::ExitCode;
-use sublet_e2e::{Cluster, Report, Stage, Story};
+use sublet_e2e::{Cluster, Report, STORY_LABEL, Stage, Story};
 use tokio::sync::Mutex;
 
 #[derive(Args)]
@@ -35,6 +35,7 @@ pub async fn run(arguments: Arguments) -> Result<ExitCode> {
             temporary.path().to_path_buf()
         }
     };
+    let of_others = arguments.host_kubeconfig.is_some();
     let options = dev::Arguments {
         dir: dir.clone(),
         nodes: 2,
@@ -42,6 +43,8 @@ pub async fn run(arguments: Arguments) -> Result<ExitCode> {
         host_kubeconfig: arguments.host_kubeconfig,
         pods_reach: arguments.pods_reach,
         service_cluster_ip_range: "10.96.0.0/16".parse()?,
+        // Another's host may have virtual clusters that others care for.
+        selector: if of_others { format!("{}={}", STORY_LABEL.0, STORY_LABEL.1) } else { String::new() },
     };
     match &options.host_kubeconfig {
         Some(path) => println!("Tenants in {}, on the host of {}", dir.display(), path.display()),

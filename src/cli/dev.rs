@@ -40,6 +40,9 @@ pub struct Arguments {
     /// Where the addresses of Services come from
     #[arg(long, default_value = "10.96.0.0/16", value_name = "CIDR")]
     pub service_cluster_ip_range: IpNet,
+    /// Follow only the virtual clusters with these labels
+    #[arg(short = 'l', long, default_value = "", hide_default_value = true, value_name = "LABELS")]
+    pub selector: String,
 }
 
 /// Everything that `dev` runs.
@@ -77,6 +80,7 @@ impl Dev {
             arguments.listen,
             arguments.pods_reach.as_deref(),
             arguments.service_cluster_ip_range,
+            &arguments.selector,
             embedded.is_some(),
         )
         .await?;
@@ -99,6 +103,7 @@ pub async fn start_operator(
     listen: IpAddr,
     pods_reach: Option<&str>,
     service_cidr: IpNet,
+    selector: &str,
     simulated: bool,
 ) -> Result<Operator> {
     let config = PackedConfig {
@@ -111,7 +116,7 @@ pub async fn start_operator(
         // Nobody looks where simulated pods are told to look.
         pods_resolve: simulated || pods_reach.is_some() || !listen.is_loopback() && !listen.is_unspecified(),
     };
-    Operator::start(host, config).await
+    Operator::start(host, config, selector).await
 }
 
 pub async fn run(arguments: Arguments) -> Result<ExitCode> {

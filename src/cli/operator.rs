@@ -37,6 +37,9 @@ pub struct Arguments {
     /// The service range of tenants, with --dir
     #[arg(long, default_value = "10.96.0.0/16", value_name = "CIDR")]
     service_cluster_ip_range: IpNet,
+    /// Follow only the virtual clusters with these labels, with --dir
+    #[arg(short = 'l', long, default_value = "", hide_default_value = true, value_name = "LABELS")]
+    selector: String,
 }
 
 pub async fn run(arguments: Arguments) -> Result<ExitCode> {
@@ -55,7 +58,8 @@ async fn run_here(arguments: &Arguments, dir: &Path) -> Result<ExitCode> {
     std::fs::create_dir_all(dir).with_context(|| format!("cannot create {}", dir.display()))?;
     let host = arguments.host.client().await?;
     let reach = arguments.pods_reach.as_deref();
-    let operator = start_operator(host.clone(), host, dir, arguments.listen, reach, arguments.service_cluster_ip_range, false).await?;
+    let range = arguments.service_cluster_ip_range;
+    let operator = start_operator(host.clone(), host, dir, arguments.listen, reach, range, &arguments.selector, false).await?;
     eprintln!("The operator follows VirtualCluster objects; Ctrl-C stops it and its tenants' API servers.");
     terminated().await;
     operator.stop().await;

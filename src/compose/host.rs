@@ -17,7 +17,8 @@ use sublet_controllers::ControllersConfig;
 use sublet_host::HostConfig;
 use sublet_operator::ensure_definition;
 use sublet_pki::{Pki, PkiConfig};
-use sublet_runtime::{Client, Clock, Manager};
+use sublet_runtime::resources::VIRTUAL_CLUSTERS;
+use sublet_runtime::{Client, Clock, Manager, Scope};
 use sublet_storage::{Backend, EmbeddedBackend, Options};
 use sublet_syncer::{HostCache, HostScope};
 use tokio::task::JoinHandle;
@@ -103,13 +104,14 @@ pub struct Operator {
 }
 
 impl Operator {
-    /// Installs the kind and follows its objects.
-    pub async fn start(host: Client, config: PackedConfig) -> Result<Self> {
+    /// Installs the kind and follows its objects, those that `selector` selects by their labels.
+    pub async fn start(host: Client, config: PackedConfig, selector: &str) -> Result<Self> {
         ensure_definition(&host).await.context("cannot install the VirtualCluster kind on the host")?;
         let cancel = CancellationToken::new();
         let cache = HostCache::new(host.clone(), HostScope::Cluster);
         let packed = Arc::new(Packed::new(config, cache.clone()));
         let mut manager = Manager::new(host.with_field_manager("sublet-operator"), Clock::System);
+        manager.informers().limit(VIRTUAL_CLUSTERS, Scope { label_selector: selector.into(), ..Scope::default() });
         manager.add(sublet_operator::controller(packed.clone()));
         let tasks = vec![tokio::spawn(cache.run(cancel.clone())), tokio::spawn(manager.run(cancel.clone()))];
         Ok(Self { packed, tasks, cancel })

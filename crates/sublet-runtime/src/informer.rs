@@ -447,9 +447,21 @@ fn revision(resource_version: &str) -> u64 {
 #[derive(Default)]
 pub struct Informers {
     all: RwLock<HashMap<(Gvr, Scope), Arc<Informer>>>,
+    limits: RwLock<HashMap<Gvr, Scope>>,
 }
 
 impl Informers {
+    /// Who asks for all objects of the resource gets these, from now on.
+    pub fn limit(&self, gvr: Gvr, scope: Scope) {
+        self.limits.write().expect("no holder panics").insert(gvr, scope);
+    }
+
+    fn id(&self, gvr: &Gvr, scope: &Scope) -> (Gvr, Scope) {
+        let limits = self.limits.read().expect("no holder panics");
+        let limit = limits.get(gvr).filter(|_| *scope == Scope::default());
+        (gvr.clone(), limit.unwrap_or(scope).clone())
+    }
+
     /// The informer of a resource, made when nobody asked for it before. The caller runs new ones.
     pub fn informer(&self, gvr: &Gvr, scope: &Scope) -> (Arc<Informer>, bool) {
         self.informer_with(gvr, scope, |_| {})
@@ -457,21 +469,22 @@ impl Informers {
 
     /// As [`Self::informer`]; a new one keeps what `transform` leaves of its objects.
     pub fn informer_with(&self, gvr: &Gvr, scope: &Scope, transform: fn(&mut Value)) -> (Arc<Informer>, bool) {
+        let id = self.id(gvr, scope);
         let mut all = self.all.write().expect("no holder panics");
-        if let Some(informer) = all.get(&(gvr.clone(), scope.clone())) {
+        if let Some(informer) = all.get(&id) {
             return (informer.clone(), false);
         }
-        let informer = Informer::with_transform(gvr.clone(), scope.clone(), move |object| {
+        let informer = Informer::with_transform(id.0.clone(), id.1.clone(), move |object| {
             object.remove_at("/metadata/managedFields");
             transform(object);
         });
-        all.insert((gvr.clone(), scope.clone()), informer.clone());
+        all.insert(id, informer.clone());
         (informer, true)
     }
 
     /// The informer of a resource, if somebody asked for it before.
     pub fn existing(&self, gvr: &Gvr) -> Option<Arc<Informer>> {
-        self.all.read().expect("no holder panics").get(&(gvr.clone(), Scope::default())).cloned()
+        self.all.read().expect("no holder panics").get(&self.id(gvr, &Scope::default())).cloned()
     }
 
     pub fn weak_all(&self) -> Vec<Weak<Informer>> {

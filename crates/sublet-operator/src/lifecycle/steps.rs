@@ -134,7 +134,7 @@ pub async fn claim_namespace(ctx: &Ctx, cluster: &VirtualCluster<'_>) -> Result<
     }
     match namespace.label(CLAIM) {
         Some(holder) if holder == cluster.name() => Ok(()),
-        Some(holder) if ctx.informer(&VIRTUAL_CLUSTERS).get(name, holder).is_some() => Err(StepError::Stuck {
+        Some(holder) if ctx.client.get_opt(&VIRTUAL_CLUSTERS, name, holder).await?.is_some() => Err(StepError::Stuck {
             reason: "NamespaceTaken",
             message: format!("namespace `{name}` already holds virtual cluster `{holder}`; create this one in a namespace of its own"),
         }),
