@@ -38,6 +38,11 @@ pub async fn kubeconfig(host: &Client, name: &NameArguments) -> Result<String> {
     if secret.is_empty() {
         bail!("virtual cluster `{}` has no kubeconfig yet: {}", name.name, message(&cluster));
     }
+    kubeconfig_in(host, name, secret).await
+}
+
+/// The text of the kubeconfig in this Secret.
+pub async fn kubeconfig_in(host: &Client, name: &NameArguments, secret: &str) -> Result<String> {
     let secret = host.get(&SECRETS, &name.namespace, secret).await.context("cannot read the kubeconfig Secret")?;
     // One that was given for an external cluster has the key that its giver chose.
     let encoded = ["config", "value", "kubeconfig"].iter().find_map(|key| secret["data"][key].as_str()).unwrap_or_default();

@@ -20,10 +20,17 @@ pub struct Arguments {
     /// The server as pods of the host cluster reach it, also when it is exposed to others
     #[arg(long)]
     internal: bool,
+    /// Not the admin's, but the one in this Secret of `spec.kubeconfigs`, as it is
+    #[arg(long, value_name = "SECRET", conflicts_with = "internal")]
+    secret: Option<String>,
 }
 
 pub async fn run(arguments: Arguments) -> Result<ExitCode> {
     let host = arguments.host.client().await?;
+    if let Some(secret) = &arguments.secret {
+        print!("{}", clusters::kubeconfig_in(&host, &arguments.name, secret).await?);
+        return Ok(ExitCode::SUCCESS);
+    }
     let mut text = clusters::kubeconfig(&host, &arguments.name).await?;
     if !arguments.internal {
         let cluster = clusters::find(&host, &arguments.name).await?;

@@ -26,6 +26,21 @@ pub fn samples() -> Vec<(&'static str, &'static str, Vec<Value>)> {
             ],
         ),
         (
+            "ingress.yaml",
+            "Reached by name through an Ingress that passes TLS through, with a kubeconfig for a pipeline beside the admin's.",
+            vec![
+                namespace("team-d"),
+                cluster(
+                    "team-d",
+                    "delta",
+                    json!({
+                        "controlPlane": {"expose": {"type": "Ingress", "hosts": ["delta.example.org"]}},
+                        "kubeconfigs": [{"secretName": "pipeline", "server": "https://delta.example.org", "user": "pipeline", "group": "deployers"}],
+                    }),
+                ),
+            ],
+        ),
+        (
             "paused.yaml",
             "Its API answers, and nothing is synced until `state` is Running; volumes outlive the cluster.",
             vec![namespace("team-c"), cluster("team-c", "gamma", json!({"state": "Paused", "deletion": {"volumes": "Retain"}}))],

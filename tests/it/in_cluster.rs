@@ -8,8 +8,6 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use tempfile::TempDir;
 
-/// Shards listen on fixed ports, so each has an address of its own.
-const SHARD_ADDRESSES: [&str; 2] = ["127.66.0.1", "127.66.0.2"];
 const SYSTEM: &str = "sublet-system";
 const LEASE: &str = "/apis/coordination.k8s.io/v1/namespaces/sublet-system/leases/sublet-operator";
 const CLUSTER: &str = "/apis/sublet.dev/v1alpha1/namespaces/team-a/virtualclusters/alpha";
@@ -18,15 +16,19 @@ struct Installation {
     host: Client,
     operators: Vec<(String, Process)>,
     shards: [Option<Process>; 2],
+    /// Shards listen on fixed ports, so each has an address of its own.
+    addresses: [String; 2],
     server: Server,
     folder: TempDir,
 }
 
 impl Installation {
-    async fn start() -> Self {
+    /// `network`: the second number of the shards' addresses, another one for each test.
+    async fn start(network: u8) -> Self {
         let folder = TempDir::new().unwrap();
         let server = Server::start(&folder.path().join("host"), &["apiserver", "--dir"]);
-        let mut one = Self { host: server.client(), operators: Vec::new(), shards: [None, None], server, folder };
+        let addresses = [1, 2].map(|n| format!("127.{network}.0.{n}"));
+        let mut one = Self { host: server.client(), operators: Vec::new(), shards: [None, None], addresses, server, folder };
         let (text, good) = one.sublet(&["install", "--no-wait", "--shards", "2"]);
         assert!(good, "{text}");
         for name in ["operator-a", "operator-b"] {
@@ -68,7 +70,7 @@ impl Installation {
     async fn start_shard(&mut self, index: usize) {
         let kubeconfig = self.kubeconfig_of("sublet-shard").await;
         let mut command = process("shard", &format!("sublet-shard-{index}"), &kubeconfig);
-        command.arg("--dir").arg(self.stores(index)).args(["--listen", SHARD_ADDRESSES[index]]);
+        command.arg("--dir").arg(self.stores(index)).args(["--listen", &self.addresses[index]]);
         self.shards[index] = Some(Process::start(command));
     }
 
@@ -80,7 +82,7 @@ impl Installation {
     async fn pretend_ready(&self, index: usize) {
         let path = format!("/api/v1/namespaces/{SYSTEM}/pods/sublet-shard-{index}/status");
         let status = json!({"status": {
-            "podIP": SHARD_ADDRESSES[index], "podIPs": [{"ip": SHARD_ADDRESSES[index]}], "phase": "Running",
+            "podIP": self.addresses[index], "podIPs": [{"ip": self.addresses[index]}], "phase": "Running",
             "conditions": [{"type": "Ready", "status": "True", "lastTransitionTime": "2026-01-01T00:00:00Z"}],
         }});
         let patch = Request::patch("merge", path, &status);
@@ -88,8 +90,23 @@ impl Installation {
     }
 
     async fn is_ready(&self) -> bool {
-        let cluster = self.host.send(&Request::get(CLUSTER)).await.json();
-        cluster["status"]["conditions"].as_array().into_iter().flatten().any(|c| c["type"] == "Ready" && c["status"] == "True")
+        self.ready(CLUSTER).await["status"] == "True"
+    }
+
+    /// The `Ready` condition of a virtual cluster.
+    async fn ready(&self, path: &str) -> Value {
+        let cluster = self.host.send(&Request::get(path)).await.json();
+        cluster["status"]["conditions"].as_array().into_iter().flatten().find(|c| c["type"] == "Ready").cloned().unwrap_or_default()
+    }
+
+    /// Makes a virtual cluster in a namespace of its own.
+    async fn create(&self, namespace: &str, name: &str, spec: Value) {
+        let object = json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": namespace}});
+        self.host.send(&Request::post("/api/v1/namespaces", &object)).await;
+        let cluster = json!({"apiVersion": "sublet.dev/v1alpha1", "kind": "VirtualCluster", "metadata": {"name": name}, "spec": spec});
+        let path = format!("/apis/sublet.dev/v1alpha1/namespaces/{namespace}/virtualclusters");
+        let created = self.host.send(&Request::post(path, &cluster)).await;
+        assert_eq!(created.status.as_u16(), 201, "{}", created.text());
     }
 
     async fn leader(&self) -> String {
@@ -98,11 +115,16 @@ impl Installation {
 
     /// The tenant's API where this machine reaches it: the address of its Service leads nowhere here.
     fn tenant(&self, shard: usize) -> Client {
+        self.tenant_as(shard, &[])
+    }
+
+    fn tenant_as(&self, shard: usize, arguments: &[&str]) -> Client {
         let file = self.folder.path().join("alpha.kubeconfig");
-        let output = binary().args(["kubeconfig", "alpha", "-n", "team-a"]).env("KUBECONFIG", &self.server.kubeconfig).output().unwrap();
-        let text = String::from_utf8(output.stdout).unwrap();
-        std::fs::write(&file, text).unwrap();
-        Client::from_kubeconfig(&file).at(&format!("{}:20000", SHARD_ADDRESSES[shard]))
+        let mut command = binary();
+        command.args(["kubeconfig", "alpha", "-n", "team-a"]).args(arguments).env("KUBECONFIG", &self.server.kubeconfig);
+        let output = command.output().unwrap();
+        std::fs::write(&file, output.stdout).unwrap();
+        Client::from_kubeconfig(&file).at(&format!("{}:20000", self.addresses[shard]))
     }
 }
 
@@ -114,16 +136,8 @@ fn process(subcommand: &str, pod: &str, kubeconfig: &Path) -> Command {
 
 #[tokio::test]
 async fn tenants_outlive_every_process_and_their_end_leaves_nothing() {
-    let mut one = Installation::start().await;
-    let namespace = json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "team-a"}});
-    one.host.send(&Request::post("/api/v1/namespaces", &namespace)).await;
-    let cluster = json!({
-        "apiVersion": "sublet.dev/v1alpha1", "kind": "VirtualCluster", "metadata": {"name": "alpha"},
-        "spec": {"controlPlane": {"expose": {"hosts": SHARD_ADDRESSES}}},
-    });
-    let (collection, _) = CLUSTER.rsplit_once('/').unwrap();
-    let created = one.host.send(&Request::post(collection, &cluster)).await;
-    assert_eq!(created.status.as_u16(), 201, "{}", created.text());
+    let mut one = Installation::start(66).await;
+    one.create("team-a", "alpha", json!({"controlPlane": {"expose": {"hosts": one.addresses}}})).await;
     eventually("the cluster is ready", async || one.is_ready().await).await;
 
     // What the tenant makes is copied with the rights in its namespace.
@@ -190,4 +204,65 @@ async fn tenants_outlive_every_process_and_their_end_leaves_nothing() {
 
 fn is_empty(folder: &Path) -> bool {
     std::fs::read_dir(folder).unwrap().next().is_none()
+}
+
+#[tokio::test]
+async fn a_name_leads_to_one_tenant_and_each_kubeconfig_says_what_was_asked_for() {
+    let one = Installation::start(67).await;
+    let exposed =
+        json!({"type": "Ingress", "hosts": ["alpha.example.org", one.addresses[0], one.addresses[1]], "ingressClassName": "edge"});
+    let deployer = json!({"secretName": "deployer", "server": "https://deploy.example.org:8443", "user": "deployer", "group": "ci", "namespace": "web"});
+    one.create("team-a", "alpha", json!({"controlPlane": {"expose": exposed}, "kubeconfigs": [deployer]})).await;
+    eventually("the cluster is ready", async || one.is_ready().await).await;
+    let cluster = one.host.send(&Request::get(CLUSTER)).await;
+    assert_eq!(cluster.str("/status/controlPlane/external"), "https://alpha.example.org:443");
+    let ingresses = Request::get(format!("/apis/networking.k8s.io/v1/namespaces/{SYSTEM}/ingresses"));
+    let made = one.host.send(&ingresses).await;
+    assert_eq!(made.str("/items/0/spec/rules/0/host"), "alpha.example.org");
+    let service = cluster.str("/status/controlPlane/service");
+    assert_eq!(made.str("/items/0/spec/rules/0/http/paths/0/backend/service/name"), service);
+
+    // Another one that asks for the same name is told so, and not whose it is.
+    one.create("team-b", "beta", json!({"controlPlane": {"expose": {"type": "Ingress", "hosts": ["alpha.example.org"]}}})).await;
+    let beta = CLUSTER.replace("team-a", "team-b").replace("/alpha", "/beta");
+    eventually("the name is refused", async || one.ready(&beta).await["reason"] == "HostTaken").await;
+    assert!(!one.ready(&beta).await["message"].as_str().unwrap().contains("team-a"));
+
+    // The kubeconfig is for whom it was asked, and leads where it was to.
+    let secrets = "/api/v1/namespaces/team-a/secrets";
+    let secret = one.host.send(&Request::get(format!("{secrets}/deployer"))).await;
+    assert_eq!(secret.status.as_u16(), 200, "{}", secret.text());
+    let (text, good) = one.sublet(&["kubeconfig", "alpha", "-n", "team-a", "--secret", "deployer"]);
+    assert!(
+        good && text.contains(r#"server: "https://deploy.example.org:8443""#) && text.contains(r#"namespace: "web""#),
+        "it leads elsewhere"
+    );
+    let review = json!({"apiVersion": "authentication.k8s.io/v1", "kind": "SelfSubjectReview"});
+    let who = Request::post("/apis/authentication.k8s.io/v1/selfsubjectreviews", &review);
+    // Its pod may be any shard's.
+    let shard = usize::from(cluster.str("/status/controlPlane/pod") != "sublet-shard-0");
+    let who = one.tenant_as(shard, &["--secret", "deployer"]).send(&who).await;
+    assert_eq!(who.str("/status/userInfo/username"), "deployer", "{}", who.text());
+    assert_eq!(who.json()["status"]["userInfo"]["groups"][0], "ci");
+
+    // A quiet cluster writes nothing; what is asked for no more goes, and so does the way from outside.
+    let version = secret.str("/metadata/resourceVersion");
+    let other = json!({"spec": {"weight": 2}});
+    one.host.send(&Request::patch("merge", CLUSTER, &other)).await;
+    let seen = async || one.host.send(&Request::get(CLUSTER)).await;
+    eventually("the change is seen", async || seen().await.json()["status"]["effective"]["weight"] == 2).await;
+    assert_eq!(one.host.send(&Request::get(format!("{secrets}/deployer"))).await.str("/metadata/resourceVersion"), version);
+    let bare = json!({"spec": {"kubeconfigs": null, "controlPlane": {"expose": {"type": "ClusterIP", "ingressClassName": null}}}});
+    let patched = one.host.send(&Request::patch("merge", CLUSTER, &bare)).await;
+    assert_eq!(patched.status.as_u16(), 200, "{}", patched.text());
+    eventually("the Secret is gone", async || one.host.send(&Request::get(format!("{secrets}/deployer"))).await.status.as_u16() == 404)
+        .await;
+    eventually("the Ingress is gone", async || {
+        one.host.send(&ingresses).await.json()["items"]
+            .as_array()
+            .unwrap()
+            .iter()
+            .all(|i| i["spec"]["rules"][0]["host"] != "alpha.example.org")
+    })
+    .await;
 }

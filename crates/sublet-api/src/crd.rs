@@ -92,6 +92,7 @@ fn spec() -> Value {
                 "properties": {"enforce": {"type": "string", "default": "baseline", "enum": ["privileged", "baseline", "restricted"],
                     "description": "The least Pod Security Standard of all pods of the tenant; labels of its namespaces may ask for more."}},
             },
+            "kubeconfigs": kubeconfigs(),
             "access": {
                 "type": "object",
                 "description": "Host identities that may ask for kubeconfigs.",
@@ -145,14 +146,41 @@ fn control_plane() -> Value {
                 "properties": {
                     "type": {"type": "string", "default": "ClusterIP", "enum": ["None", "ClusterIP", "NodePort", "LoadBalancer", "Ingress"]},
                     "hosts": {"type": "array", "maxItems": 32, "items": {"type": "string", "minLength": 1, "maxLength": 253}, "x-kubernetes-list-type": "set",
-                        "description": "Names and addresses that the serving certificate covers beside the usual ones."},
+                        "description": "Names and addresses that the serving certificate covers beside the usual ones; with Ingress, the names that lead here."},
+                    "ingressClassName": {"type": "string", "minLength": 1, "maxLength": 253,
+                        "description": "The class of the Ingress; its controller must pass TLS through. Empty: the host's default."},
                 },
                 "x-kubernetes-validations": [{
-                    "rule": "self.type != 'Ingress' || (has(self.hosts) && self.hosts.size() > 0)",
-                    "message": "exposure by Ingress needs at least one host", "fieldPath": ".hosts",
+                    "rule": "self.type != 'Ingress' || (has(self.hosts) && self.hosts.exists(h, !isIP(h)))",
+                    "message": "exposure by Ingress needs at least one host that is a DNS name", "fieldPath": ".hosts",
+                }, {
+                    "rule": "self.type == 'Ingress' || !has(self.ingressClassName)",
+                    "message": "ingressClassName is for exposure by Ingress", "fieldPath": ".ingressClassName",
                 }],
             },
             "kubeconfigSecretRef": secret_ref(),
+        },
+    })
+}
+
+fn kubeconfigs() -> Value {
+    let name = json!({"type": "string", "minLength": 1, "maxLength": 253});
+    json!({
+        "type": "array", "maxItems": 16, "x-kubernetes-list-type": "map", "x-kubernetes-list-map-keys": ["secretName"],
+        "description": "Kubeconfigs beside the admin's, each in a Secret of its own in the namespace of this object.",
+        "items": {
+            "type": "object", "required": ["secretName"],
+            "properties": {
+                "secretName": name,
+                "server": {"type": "string", "pattern": "^https://[^/]+$", "maxLength": 512,
+                    "description": "The URL of the API server; the serving certificate covers its host. Empty: as pods of the host reach it."},
+                "user": {"type": "string", "default": "admin", "minLength": 1, "maxLength": 64, "description": "The user name in the tenant."},
+                "group": {"type": "string", "maxLength": 64,
+                    "description": "The group in the tenant. Empty: for the user admin the one that may do everything, for others none."},
+                "namespace": {"type": "string", "maxLength": 63, "description": "The namespace that commands use when they name none."},
+                "validDays": {"type": "integer", "format": "int32", "default": 365, "minimum": 1, "maximum": 3650,
+                    "description": "How long the certificate is good; the Secret has a new one in time."},
+            },
         },
     })
 }

@@ -123,6 +123,42 @@ pub struct Report {
     pub bytes: u64,
 }
 
+/// A kubeconfig that is wanted in a Secret of its own.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct WantedKubeconfig<'a> {
+    pub secret: &'a str,
+    /// `https://host[:port]`; nothing: as pods of the host reach the API server.
+    pub server: Option<&'a str>,
+    pub user: &'a str,
+    pub group: Option<&'a str>,
+    pub namespace: Option<&'a str>,
+    pub days: i64,
+}
+
+impl<'a> WantedKubeconfig<'a> {
+    fn read(item: &'a Value) -> Option<Self> {
+        let text = |field: &str| item[field].as_str().filter(|t| !t.is_empty());
+        Some(Self {
+            secret: text("secretName")?,
+            server: text("server"),
+            user: text("user").unwrap_or("admin"),
+            group: text("group"),
+            namespace: text("namespace"),
+            days: item["validDays"].as_i64().unwrap_or(365),
+        })
+    }
+
+    /// The host in `server`, without port and brackets: a name that the certificate has to cover.
+    pub fn host(&self) -> Option<&'a str> {
+        let authority = self.server?.strip_prefix("https://")?;
+        let host = match authority.rsplit_once(':') {
+            Some((host, port)) if port.bytes().all(|b| b.is_ascii_digit()) => host,
+            _ => authority,
+        };
+        Some(host.trim_matches(['[', ']']))
+    }
+}
+
 /// A view of one object. Values that the schema would refuse read as the default.
 #[derive(Clone, Copy, Debug)]
 pub struct VirtualCluster<'a> {
@@ -203,6 +239,16 @@ impl<'a> VirtualCluster<'a> {
     /// Names beyond the usual ones under which the API server is reached.
     pub fn hosts(&self) -> Vec<&'a str> {
         self.object.array_at("/spec/controlPlane/expose/hosts").iter().filter_map(Value::as_str).collect()
+    }
+
+    /// The class of the Ingress that leads to the API server; nothing: the host's default.
+    pub fn ingress_class(&self) -> Option<&'a str> {
+        self.object.str_at("/spec/controlPlane/expose/ingressClassName")
+    }
+
+    /// The kubeconfigs that are wanted beside the admin's.
+    pub fn kubeconfigs(&self) -> Vec<WantedKubeconfig<'a>> {
+        self.object.array_at("/spec/kubeconfigs").iter().filter_map(WantedKubeconfig::read).collect()
     }
 
     pub fn layout(&self) -> Layout {

@@ -62,7 +62,7 @@ pub struct Offers {
     pub dedicated: bool,
     /// A syncer alone, for an API server elsewhere.
     pub external: bool,
-    /// Services of type NodePort and LoadBalancer.
+    /// Services of type NodePort and LoadBalancer, and Ingresses.
     pub exposure: bool,
 }
 
@@ -86,6 +86,9 @@ pub enum ControlPlaneError {
     /// The store under this tenant is not the tenant's. It is refused, never used.
     #[error("{0}")]
     WrongStore(String),
+    /// Another virtual cluster has the name under which this one is to be reached.
+    #[error("{0}")]
+    HostTaken(String),
     #[error("{0}")]
     Failed(String),
 }

@@ -5,16 +5,24 @@
 
 use serde_json::{Value, json};
 use sha2::{Digest, Sha256};
+use std::collections::BTreeMap;
 use std::net::IpAddr;
 use sublet_api::{Expose, VirtualCluster, marks};
 use sublet_machinery::ObjectExt;
-use sublet_runtime::resources::{ENDPOINT_SLICES, SERVICES};
+use sublet_runtime::resources::{ENDPOINT_SLICES, INGRESSES, SERVICES};
 use sublet_runtime::{Client, ClientError, DeleteOptions};
 
 /// The port of every tenant's API server, as clients see it.
 pub const API_PORT: u16 = 443;
 /// The port of every tenant's name server, as clients see it.
 pub const DNS_PORT: u16 = 53;
+
+/// How controllers of Ingresses are told to pass TLS through, each in its own words.
+const PASS_TLS_THROUGH: [(&str, &str); 3] = [
+    ("haproxy.org/ssl-passthrough", "true"),
+    ("nginx.ingress.kubernetes.io/backend-protocol", "HTTPS"),
+    ("nginx.ingress.kubernetes.io/ssl-passthrough", "true"),
+];
 
 const NAME_BYTES_MAX: usize = 63;
 /// Of the hash that ends a name: 50 bits.
@@ -136,6 +144,28 @@ pub fn external_service(cluster: &VirtualCluster<'_>, namespace: &str, behind: &
     Some(service)
 }
 
+/// The Ingress for clients outside of the host. TLS ends at the tenant's API server and nowhere before: clients
+/// prove who they are by certificates.
+pub fn ingress(cluster: &VirtualCluster<'_>, namespace: &str) -> Option<Value> {
+    if cluster.expose() != Expose::Ingress {
+        return None;
+    }
+    let backend = json!({"service": {"name": name(cluster), "port": {"number": API_PORT}}});
+    let rule = |host: &str| json!({"host": host, "http": {"paths": [{"path": "/", "pathType": "Prefix", "backend": backend}]}});
+    // An address is for the certificate alone.
+    let hosts: Vec<&str> = cluster.hosts().into_iter().filter(|host| host.parse::<IpAddr>().is_err()).collect();
+    let rules: Vec<Value> = hosts.iter().copied().map(rule).collect();
+    let mut ingress = json!({
+        "apiVersion": "networking.k8s.io/v1", "kind": "Ingress",
+        "metadata": {"name": external_name(cluster), "namespace": namespace, "labels": labels(cluster), "annotations": PASS_TLS_THROUGH.iter().copied().collect::<BTreeMap<_, _>>()},
+        "spec": {"rules": rules, "tls": [{"hosts": hosts}]},
+    });
+    if let Some(class) = cluster.ingress_class() {
+        ingress["spec"]["ingressClassName"] = json!(class);
+    }
+    Some(ingress)
+}
+
 fn external_name(cluster: &VirtualCluster<'_>) -> String {
     format!("{}-external", short_name(cluster))
 }
@@ -197,7 +227,7 @@ pub async fn ensure(
     Ok(reached(&live))
 }
 
-/// Makes the Service for clients outside be as wanted, or not be, and adds to `reached` what it has.
+/// Makes what leads clients from outside here be as wanted, or not be, and adds to `into` how they come.
 pub async fn ensure_external(
     host: &Client,
     cluster: &VirtualCluster<'_>,
@@ -206,20 +236,24 @@ pub async fn ensure_external(
     ports: Ports,
     into: &mut Reached,
 ) -> Result<(), ClientError> {
-    let live = host.get_opt(&SERVICES, namespace, &external_name(cluster)).await?;
-    let Some(wanted) = external_service(cluster, namespace, behind, ports) else {
-        return match live {
-            Some(live) => host.delete_if_exists(&SERVICES, namespace, live.name(), &DeleteOptions::background()).await,
-            None => Ok(()),
+    let name = external_name(cluster);
+    for (gvr, wanted) in [(SERVICES, external_service(cluster, namespace, behind, ports)), (INGRESSES, ingress(cluster, namespace))] {
+        let live = host.get_opt(&gvr, namespace, &name).await?;
+        let live = match (live, wanted) {
+            (None, None) => continue,
+            (Some(live), None) => {
+                host.delete_if_exists(&gvr, namespace, live.name(), &DeleteOptions::background()).await?;
+                continue;
+            }
+            (Some(live), Some(wanted)) if holds(&live["spec"], &wanted["spec"]) => live,
+            (_, Some(wanted)) => host.apply(&gvr, &wanted).await?,
         };
-    };
-    let live = match live {
-        Some(live) if holds(&live["spec"], &wanted["spec"]) => live,
-        _ => host.apply(&SERVICES, &wanted).await?,
-    };
-    let external = reached(&live);
-    into.node_port = external.node_port;
-    into.load_balancer = external.load_balancer;
+        if gvr == SERVICES {
+            let external = reached(&live);
+            into.node_port = external.node_port;
+            into.load_balancer = external.load_balancer;
+        }
+    }
     Ok(())
 }
 
@@ -246,7 +280,9 @@ pub fn reached(service: &Value) -> Reached {
 pub async fn remove(host: &Client, cluster: &VirtualCluster<'_>, namespace: &str) -> Result<(), ClientError> {
     let options = DeleteOptions::background();
     host.delete_if_exists(&ENDPOINT_SLICES, namespace, &name(cluster), &options).await?;
-    host.delete_if_exists(&SERVICES, namespace, &external_name(cluster), &options).await?;
+    for gvr in [INGRESSES, SERVICES] {
+        host.delete_if_exists(&gvr, namespace, &external_name(cluster), &options).await?;
+    }
     host.delete_if_exists(&SERVICES, namespace, &name(cluster), &options).await
 }
 
@@ -286,6 +322,19 @@ mod tests {
         let long = named(&"n".repeat(63), &"9".repeat(50), "1");
         assert!(long.len() <= NAME_BYTES_MAX && long.starts_with("vc-9"), "{long}");
         assert!(!named("x", "a.b", "1").contains('.'));
+    }
+
+    #[test]
+    fn an_ingress_leads_every_host_to_the_service_and_opens_nothing() {
+        let mut object = object("team-a", "alpha", "1");
+        object["spec"] = json!({"controlPlane": {"expose": {"type": "Ingress", "hosts": ["a.example.org", "192.0.2.1", "b.example.org"], "ingressClassName": "edge"}}});
+        let cluster = VirtualCluster::new(&object);
+        let made = ingress(&cluster, "sublet-system").unwrap();
+        let hosts: Vec<_> = made.array_at("/spec/rules").iter().map(|r| r["host"].as_str().unwrap()).collect();
+        assert_eq!(hosts, ["a.example.org", "b.example.org"]);
+        assert_eq!(made["spec"]["rules"][1]["http"]["paths"][0]["backend"]["service"]["name"], name(&cluster));
+        assert_eq!((made["spec"]["ingressClassName"].as_str(), made["spec"]["tls"][0]["secretName"].as_str()), (Some("edge"), None));
+        assert!(external_service(&cluster, "sublet-system", &Behind::Pods(json!({})), Ports { api: 1, dns: None }).is_none());
     }
 
     #[test]

@@ -13,7 +13,7 @@ mod pki;
 
 pub use authority::{Authority, CertifiedKey, Leaf, Usage, expires_at, names};
 pub use kubeconfig::{Credential, Kubeconfig};
-pub use pki::{Pki, PkiConfig};
+pub use pki::{ADMIN, ADMIN_GROUP, Pki, PkiConfig};
 
 #[derive(Debug, thiserror::Error)]
 pub enum PkiError {

@@ -9,8 +9,10 @@ use std::path::Path;
 const LEAF_LIFETIME: SignedDuration = SignedDuration::from_hours(365 * 24);
 const RENEW_BEFORE: SignedDuration = SignedDuration::from_hours(90 * 24);
 
+/// Who administers the cluster.
+pub const ADMIN: &str = "admin";
 /// The group that authorization lets do everything.
-const ADMIN_GROUP: &str = "system:masters";
+pub const ADMIN_GROUP: &str = "system:masters";
 
 #[derive(Clone, Debug)]
 pub struct PkiConfig {
@@ -65,6 +67,12 @@ impl Pki {
         Ok(*self != before)
     }
 
+    /// A new key for a client of this name, and its certificate.
+    pub fn client(&self, user: &str, group: Option<&str>, lifetime: SignedDuration, now: Timestamp) -> Result<CertifiedKey, PkiError> {
+        let leaf = Leaf { common_name: user, organization: group, names: &[], usage: Usage::Client, lifetime };
+        self.authority.issue(&leaf, now)
+    }
+
     /// Loads everything from a folder; what is missing is made, what ends soon is renewed. Files are named
     /// as kubeadm names them.
     pub fn open(dir: &Path, config: &PkiConfig, now: Timestamp) -> Result<Self, PkiError> {
@@ -105,7 +113,7 @@ fn serving(authority: &Authority, config: &PkiConfig, now: Timestamp) -> Result<
 }
 
 fn admin(authority: &Authority, now: Timestamp) -> Result<CertifiedKey, PkiError> {
-    let leaf = Leaf { common_name: "admin", organization: Some(ADMIN_GROUP), names: &[], usage: Usage::Client, lifetime: LEAF_LIFETIME };
+    let leaf = Leaf { common_name: ADMIN, organization: Some(ADMIN_GROUP), names: &[], usage: Usage::Client, lifetime: LEAF_LIFETIME };
     authority.issue(&leaf, now)
 }
 

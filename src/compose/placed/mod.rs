@@ -11,6 +11,7 @@ use super::tenant::remove_copies;
 use async_trait::async_trait;
 use serde_json::{Value, json};
 use std::collections::{HashMap, HashSet};
+use std::net::IpAddr;
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 use sublet_api::{Expose, Mode, Phase, Placement, VirtualCluster};
@@ -140,6 +141,10 @@ fn external(cluster: &VirtualCluster<'_>, reached: &Reached) -> Option<String> {
     let host = cluster.hosts().first().map(|h| (*h).to_string()).or_else(|| reached.load_balancer.first().cloned());
     match cluster.expose() {
         Expose::LoadBalancer => host.map(|h| url(&h, tenant_service::API_PORT)),
+        Expose::Ingress => {
+            let name = cluster.hosts().into_iter().find(|host| host.parse::<IpAddr>().is_err());
+            name.map(|name| url(name, tenant_service::API_PORT))
+        }
         Expose::NodePort => host.zip(reached.node_port).map(|(h, port)| url(&h, port)),
         _ => None,
     }

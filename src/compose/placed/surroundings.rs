@@ -48,6 +48,7 @@ impl Placed {
             self.change(tenant, |k| k.reached = Some((Instant::now(), reached.clone())));
             return Ok(reached);
         }
+        self.check_hosts(&cluster)?;
         let own_pod = dedicated::pod_name(&cluster);
         let first_look = known.reached.is_none();
         if placement.pod == own_pod {
@@ -61,6 +62,29 @@ impl Placed {
         tenant_service::ensure_external(&self.host, &cluster, &self.namespace, &behind, ports, &mut reached).await.map_err(failed)?;
         self.change(tenant, |k| k.reached = Some((Instant::now(), reached.clone())));
         Ok(reached)
+    }
+
+    /// A name leads to one virtual cluster: the one that asked first.
+    fn check_hosts(&self, cluster: &VirtualCluster<'_>) -> Result<(), ControlPlaneError> {
+        if cluster.expose() != Expose::Ingress {
+            return Ok(());
+        }
+        let age = |c: &VirtualCluster<'_>| {
+            (c.object().str_at("/metadata/creationTimestamp").unwrap_or_default().to_string(), c.uid().to_string())
+        };
+        for other in self.clusters.list(None) {
+            let other = VirtualCluster::new(&other);
+            if other.uid() == cluster.uid() || other.expose() != Expose::Ingress || age(&other) > age(cluster) {
+                continue;
+            }
+            if let Some(taken) = cluster.hosts().into_iter().find(|host| other.hosts().contains(host)) {
+                // Whose it is is none of this one's business.
+                let message =
+                    format!("`{taken}` of spec.controlPlane.expose.hosts leads to another virtual cluster already; choose another name");
+                return Err(ControlPlaneError::HostTaken(message));
+            }
+        }
+        Ok(())
     }
 
     /// The pod of a tenant that has one for itself.

@@ -93,7 +93,8 @@ impl Lifecycle {
         steps::claim_namespace(ctx, cluster).await?;
         progress.done("Claimed", format!("namespace `{}` holds this cluster's objects", cluster.namespace()));
 
-        let names = self.planes.names(&tenant).await?;
+        let mut names = self.planes.names(&tenant).await?;
+        names.extend(cluster.kubeconfigs().iter().filter_map(|k| k.host()).map(str::to_string));
         let secrets = self.secrets.of(ctx, cluster.namespace()).await?;
         let live = own_or_foreign(ctx, &secrets, cluster, &pki_secret::secret_name(cluster.name())).await?;
         let held = self.held.lock().expect("no holder of this lock panics").get(cluster.uid()).cloned();
@@ -121,7 +122,13 @@ impl Lifecycle {
             Some(given) => given.to_string(),
             None => {
                 let live = own_or_foreign(ctx, &secrets, cluster, &kubeconfig::secret_name(cluster.name())).await?;
-                kubeconfig::publish(&ctx.client, cluster, live.as_deref(), &pki, &endpoint).await?
+                let name = kubeconfig::publish(&ctx.client, cluster, live.as_deref(), &pki, &endpoint).await?;
+                for wanted in cluster.kubeconfigs() {
+                    let live = own_or_foreign(ctx, &secrets, cluster, wanted.secret).await?;
+                    kubeconfig::publish_wanted(&ctx.client, cluster, &wanted, live.as_deref(), &pki, &endpoint, ctx.clock.now()).await?;
+                }
+                kubeconfig::unpublish(&ctx.client, cluster, &secrets.list(Some(cluster.namespace()))).await?;
+                name
             }
         };
         progress.secret.clone_from(&secret);
@@ -242,7 +249,8 @@ impl Lifecycle {
 }
 
 async fn delete_secrets(ctx: &Ctx, cluster: &VirtualCluster<'_>) -> Result<(), StepError> {
-    for secret in [kubeconfig::secret_name(cluster.name()), pki_secret::secret_name(cluster.name())] {
+    let wanted = cluster.kubeconfigs().into_iter().map(|k| k.secret.to_string());
+    for secret in [kubeconfig::secret_name(cluster.name()), pki_secret::secret_name(cluster.name())].into_iter().chain(wanted) {
         let live = ctx.client.get_opt(&SECRETS, cluster.namespace(), &secret).await?;
         if let Some(live) = live.filter(|s| s.controller_owner().is_some_and(|o| o["uid"] == cluster.uid())) {
             let options = sublet_runtime::DeleteOptions::background().uid(live.uid());

@@ -56,6 +56,7 @@ impl Progress {
             StepError::Client(_) => "HostRefused",
             StepError::Pki(_) => "KeysUnusable",
             StepError::ControlPlane(ControlPlaneError::WrongStore(_)) => "WrongStore",
+            StepError::ControlPlane(ControlPlaneError::HostTaken(_)) => "HostTaken",
             StepError::ControlPlane(_) => "StartFailed",
         };
         self.message = error.to_string();
@@ -111,10 +112,9 @@ pub fn check_supported(cluster: &VirtualCluster<'_>, offers: Offers) -> Result<(
         return unsupported("spec.state", "Asleep", "Running or Paused");
     }
     match cluster.expose() {
-        Expose::NodePort | Expose::LoadBalancer if !offers.exposure => {
-            return unsupported("spec.controlPlane.expose.type", "NodePort or LoadBalancer", "ClusterIP or None");
+        Expose::NodePort | Expose::LoadBalancer | Expose::Ingress if !offers.exposure => {
+            return unsupported("spec.controlPlane.expose.type", "NodePort, LoadBalancer or Ingress", "ClusterIP or None");
         }
-        Expose::Ingress => return unsupported("spec.controlPlane.expose.type", "Ingress", "NodePort, LoadBalancer or ClusterIP"),
         _ => {}
     }
     if !cluster.version().starts_with("1.37") {
