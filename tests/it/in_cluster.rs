@@ -188,6 +188,21 @@ async fn tenants_outlive_every_process_and_their_end_leaves_nothing() {
     eventually("the old store is gone", async || is_empty(&one.stores(0))).await;
     assert_eq!(copies().await, before);
 
+    // Its shard is scaled away: what to do is said, and the store waits.
+    let scale = async |replicas: u32| {
+        let path = format!("/apis/apps/v1/namespaces/{SYSTEM}/statefulsets/sublet-shard");
+        one.host.send(&Request::patch("merge", path, &json!({"spec": {"replicas": replicas}}))).await
+    };
+    scale(1).await;
+    let told = async || {
+        let ready = one.ready(CLUSTER).await;
+        ready["status"] == "False" && ready["message"].as_str().is_some_and(|m| m.contains("scaled away"))
+    };
+    eventually("it is said where the store is", told).await;
+    scale(2).await;
+    one.pretend_ready(1).await;
+    eventually("the cluster is ready again", async || one.is_ready().await).await;
+
     // Who has tenants does not lose them by an oversight.
     let (text, good) = one.sublet(&["uninstall"]);
     assert!(!good && text.contains("team-a/alpha") && text.contains("--delete-tenants"), "{text}");
@@ -257,12 +272,12 @@ async fn a_name_leads_to_one_tenant_and_each_kubeconfig_says_what_was_asked_for(
     assert_eq!(patched.status.as_u16(), 200, "{}", patched.text());
     eventually("the Secret is gone", async || one.host.send(&Request::get(format!("{secrets}/deployer"))).await.status.as_u16() == 404)
         .await;
-    eventually("the Ingress is gone", async || {
-        one.host.send(&ingresses).await.json()["items"]
-            .as_array()
-            .unwrap()
-            .iter()
-            .all(|i| i["spec"]["rules"][0]["host"] != "alpha.example.org")
+    eventually("the name is free for the other one", async || {
+        let live = one.host.send(&ingresses).await.json();
+        let backends =
+            live["items"].as_array().unwrap().iter().map(|i| &i["spec"]["rules"][0]["http"]["paths"][0]["backend"]["service"]["name"]);
+        one.ready(&beta).await["status"] == "True"
+            && backends.eq([&one.host.send(&Request::get(&beta)).await.json()["status"]["controlPlane"]["service"]])
     })
     .await;
 }

@@ -8,13 +8,14 @@ mod surroundings;
 
 use super::api_server::url;
 use super::tenant::remove_copies;
+use crate::install::SHARD;
 use async_trait::async_trait;
 use serde_json::{Value, json};
 use std::collections::{HashMap, HashSet};
 use std::net::IpAddr;
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
-use sublet_api::{Expose, Mode, Phase, Placement, VirtualCluster};
+use sublet_api::{Expose, Mode, Phase, Placement, VirtualCluster, marks};
 use sublet_machinery::ObjectExt;
 use sublet_operator::tenant_service::{self, Reached};
 use sublet_operator::{ControlPlaneError, ControlPlanes, Offers, PlaneStatus, Tenant, keys_digest};
@@ -122,6 +123,12 @@ impl Placed {
         Ok(found)
     }
 
+    /// Whether this is the pod of a shard that is wanted no more.
+    async fn is_scaled_away(&self, pod: &str) -> Result<bool, ClientError> {
+        let is_shard = pod.strip_prefix(SHARD).and_then(|rest| rest.strip_prefix('-')).is_some_and(|n| n.parse::<u32>().is_ok());
+        Ok(is_shard && !self.shards().await?.iter().any(|s| s.name == pod))
+    }
+
     /// Whether a process may still write for the tenant.
     async fn may_write(&self, tenant: &Tenant) -> Result<bool, ClientError> {
         let Some(placement) = &tenant.placement else { return Ok(false) };
@@ -210,8 +217,18 @@ impl ControlPlanes for Placed {
             return Err(ControlPlaneError::WrongStore(report.message.clone()));
         }
         let there = self.is_there(&placement.pod).await.map_err(failed)?;
+        let mut status = status_of(tenant, &placement, there);
+        if !there && self.is_scaled_away(&placement.pod).await.map_err(failed)? {
+            status.message = format!(
+                "its store is in the volume of pod `{}`, which was scaled away: scale StatefulSet `{SHARD}` in namespace `{}` up again; \
+                 move virtual clusters before scaling down, see annotation `{}`",
+                placement.pod,
+                self.namespace,
+                marks::SHARD
+            );
+        }
         self.change(tenant, |k| {
-            k.status = status_of(tenant, &placement, there);
+            k.status = status;
             k.store_identity = tenant.report.as_ref().and_then(|r| r.store_identity.clone());
             k.placement = Some(placement);
         });
