@@ -37,7 +37,7 @@ pub struct Arguments {
     /// The service range of tenants, with --dir
     #[arg(long, default_value = "10.96.0.0/16", value_name = "CIDR")]
     service_cluster_ip_range: IpNet,
-    /// Follow only the virtual clusters with these labels, with --dir
+    /// Follow only the virtual clusters with these labels
     #[arg(short = 'l', long, default_value = "", hide_default_value = true, value_name = "LABELS")]
     selector: String,
 }
@@ -48,7 +48,7 @@ pub async fn run(arguments: Arguments) -> Result<ExitCode> {
         None => {
             let host = arguments.host.client_or_in_cluster().await?;
             let cancel = CancellationToken::new();
-            let running = in_cluster::run_operator(host, arguments.pod.identity()?, cancel.clone());
+            let running = in_cluster::run_operator(host, arguments.pod.identity()?, arguments.selector.clone(), cancel.clone());
             until_terminated(running, cancel).await
         }
     }

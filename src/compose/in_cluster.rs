@@ -30,10 +30,11 @@ pub struct Identity {
     pub health: SocketAddr,
 }
 
-/// Follows `VirtualCluster` objects while it leads; returns when cancelled.
-pub async fn run_operator(host: Client, identity: Identity, cancel: CancellationToken) -> Result<()> {
+/// Follows the `VirtualCluster` objects that `selector` selects while it leads; returns when cancelled.
+pub async fn run_operator(host: Client, identity: Identity, selector: String, cancel: CancellationToken) -> Result<()> {
     let leads = Arc::new(AtomicBool::new(false));
     let mut manager = Manager::new(host.with_field_manager(OPERATOR), Clock::System);
+    manager.informers().limit(VIRTUAL_CLUSTERS, Scope { label_selector: selector, ..Scope::default() });
     let clusters = manager.informers().informer(&VIRTUAL_CLUSTERS, &Scope::default()).0;
     let health = Health::new({
         let (clusters, leads) = (clusters.clone(), leads.clone());
