@@ -1,7 +1,7 @@
 //! Which representation a client wants, and which one a request body has.
 
 use http::HeaderMap;
-use http::header::{ACCEPT, ACCEPT_ENCODING, CONTENT_TYPE};
+use http::header::{ACCEPT, ACCEPT_ENCODING, CONTENT_TYPE, USER_AGENT};
 use sublet_machinery::{ApiError, Reason};
 
 pub const PROTOBUF: &str = "application/vnd.kubernetes.protobuf";
@@ -104,6 +104,12 @@ fn encoding_of(media_type: &str) -> Option<Encoding> {
         PROTOBUF => Some(Encoding::Protobuf),
         _ => None,
     }
+}
+
+/// Whether people read the answer: they ask for it, or use a program that shows it as it comes.
+pub fn is_pretty(asked: Option<bool>, headers: &HeaderMap) -> bool {
+    let agent = headers.get(USER_AGENT).and_then(|v| v.to_str().ok()).unwrap_or_default();
+    asked.unwrap_or_else(|| ["curl", "Wget", "Mozilla/5.0"].iter().any(|program| agent.starts_with(program)))
 }
 
 pub fn accepts_gzip(headers: &HeaderMap) -> bool {

@@ -91,7 +91,7 @@ pub fn object(request: &ResourceRequest<'_>, options_kind: &str) -> Result<Value
         Unreadable::Unrecognized(why) => {
             unrecognized(&request.resource, &request.body, &format!("couldn't get version/kind; json parse error: {why}"))
         }
-        Unreadable::Unfit(why) => unfit(&request.resource, &why),
+        Unreadable::Unfit(why) | Unreadable::Mistyped { why, .. } => unfit(&request.resource, &why),
         Unreadable::Other(error) => error,
     })
 }
@@ -153,11 +153,13 @@ pub fn conform(
     value: &Value,
     strict: Vec<String>,
     validation: FieldValidation,
+    strategic: bool,
     patch: impl Fn() -> String,
 ) -> Result<Value, ApiError> {
     let text = serde_json::to_vec(value).expect("a Value is always writable");
     read(request, &text, strict, validation).map_err(|unreadable| match unreadable {
-        Unreadable::Unrecognized(why) | Unreadable::Unfit(why) => unfit_patch(patch(), why),
+        Unreadable::Mistyped { restore, .. } if strategic => unfit_patch(patch(), restore),
+        Unreadable::Unrecognized(why) | Unreadable::Unfit(why) | Unreadable::Mistyped { why, .. } => unfit_patch(patch(), why),
         Unreadable::Other(error) if error.code == 400 && request.resource.custom.is_none() => unfit_patch(patch(), error.message),
         Unreadable::Other(error) => error,
     })
@@ -174,6 +176,8 @@ enum Unreadable {
     Unrecognized(String),
     /// It is an object of the kind with something wrong in it.
     Unfit(String),
+    /// A value in it is of a wrong type, in the words of upstream's decoder and of its converter.
+    Mistyped { why: String, restore: String },
     Other(ApiError),
 }
 
@@ -189,7 +193,8 @@ fn read(request: &ResourceRequest<'_>, text: &[u8], strict: Vec<String>, validat
         if let Some(why) = decoded.type_error {
             tells_its_type(text).map_err(Unreadable::Unrecognized)?;
             check_type(resource, &mut value).map_err(Unreadable::Other)?;
-            return Err(Unreadable::Unfit(why));
+            let restore = decoded.restore_error.unwrap_or_else(|| why.clone());
+            return Err(Unreadable::Mistyped { why, restore });
         }
         problems.extend(decoded.strict);
         check_type(resource, &mut value).map_err(Unreadable::Other)?;

@@ -69,7 +69,7 @@ impl Server {
             keep_identity(live, &mut new)?;
             let strict = std::mem::take(&mut *strict.lock().expect("no holder of this lock panics"));
             let patch = || told.map_or_else(|| new.to_string(), go_text);
-            decode::conform(request, &new, strict, validation, patch).map(Change::To)
+            decode::conform(request, &new, strict, validation, told.is_some(), patch).map(Change::To)
         };
         let written = self.modify(request, Some(&manager), dry_run, change).await?;
         self.present_written(request, StatusCode::OK, &written).await

@@ -54,7 +54,11 @@ impl Server {
         let (parts, body) = request.into_parts();
         let query = Query::parse(parts.uri.query());
         let info = RequestInfo::parse(&parts.method, parts.uri.path(), &query);
-        let accepted = negotiate::accept(&parts.headers, matches!(info.verb, "list" | "watch"));
+        let mut accepted = negotiate::accept(&parts.headers, matches!(info.verb, "list" | "watch"));
+        let pretty = negotiate::is_pretty(query.has("pretty").then(|| query.bool("pretty")), &parts.headers);
+        if let Ok(accepted) = &mut accepted {
+            accepted.pretty |= pretty;
+        }
         let fallback = accepted.clone().unwrap_or_default();
         let started = tokio::time::Instant::now();
         let mut response = match self.answer(&parts, body, &query, &info, accepted).await {
@@ -116,7 +120,7 @@ impl Server {
             _ if resource.custom.is_some() => negotiate::accept_custom(&parts.headers)?,
             accepted => accepted?,
         };
-        accepted.pretty |= query.bool("pretty");
+        accepted.pretty |= negotiate::is_pretty(query.has("pretty").then(|| query.bool("pretty")), &parts.headers);
         let request = ResourceRequest {
             info,
             query,

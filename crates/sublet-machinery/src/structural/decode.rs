@@ -25,6 +25,8 @@ pub struct Decoded {
     pub strict_yaml: Vec<String>,
     /// The first value of a wrong type, in the words of Go's `encoding/json`. Always an error.
     pub type_error: Option<String>,
+    /// The same, in the words of the converter through which upstream's strategic patches go.
+    pub restore_error: Option<String>,
 }
 
 impl Decoded {
@@ -106,7 +108,8 @@ impl Decoder<'_> {
             Token::Number => {
                 let text = self.scanner.number()?;
                 Ok(untyped_number(text).unwrap_or_else(|| {
-                    self.type_error(format!("json: cannot unmarshal number {text} into Go value of type float64"));
+                    let why = format!("json: cannot unmarshal number {text} into Go value of type float64");
+                    self.type_error(why.clone(), why);
                     Value::Null
                 }))
             }
@@ -230,7 +233,7 @@ impl Decoder<'_> {
         match result {
             Ok(value) => return value,
             Err(leaf::Wrong::Type(found)) => self.mismatch(&found, node),
-            Err(leaf::Wrong::Content(text)) => self.type_error(text),
+            Err(leaf::Wrong::Content(text)) => self.type_error(text.clone(), text),
         }
         Value::Null
     }
@@ -255,17 +258,20 @@ impl Decoder<'_> {
 
     fn mismatch(&mut self, found: &str, node: SchemaNode<'_>) {
         let wanted = go::type_name(node);
-        self.type_error(if self.fields.is_empty() {
+        let restore = go::restore_error(found, node);
+        let why = if self.fields.is_empty() {
             format!("json: cannot unmarshal {found} into Go value of type {wanted}")
         } else {
             let path = self.fields.join(".");
             format!("json: cannot unmarshal {found} into Go struct field {}.{path} of type {wanted}", self.structure)
-        });
+        };
+        self.type_error(why, restore);
     }
 
     /// Go goes on after a wrong type and reports the first one at the end.
-    fn type_error(&mut self, text: String) {
+    fn type_error(&mut self, text: String, restore: String) {
         self.decoded.type_error.get_or_insert(text);
+        self.decoded.restore_error.get_or_insert(restore);
     }
 }
 
@@ -299,6 +305,20 @@ mod tests {
     fn type_error(spec: &str) -> Option<String> {
         let text = format!(r#"{{"metadata":{{"name":"a"}},"spec":{spec}}}"#);
         decode_typed(text.as_bytes(), pod().node()).expect("the text is JSON").type_error
+    }
+
+    #[test]
+    fn strategic_patches_are_refused_in_words_of_their_own() {
+        let check = |text: &str, expected: &str| {
+            let decoded = decode_typed(text.as_bytes(), pod().node()).expect("the text is JSON");
+            assert_eq!(decoded.restore_error.as_deref(), Some(expected), "{text}");
+        };
+        check(r#"{"metadata":{"labels":"x"}}"#, "cannot restore map from string");
+        check(r#"{"spec":{"containers":{}}}"#, "cannot restore slice from map");
+        check(r#"{"spec":[]}"#, "cannot restore struct from: slice");
+        check(r#"{"metadata":{"name":1}}"#, "cannot convert int64 to string");
+        check(r#"{"metadata":{"name":true}}"#, "unrecognized type: string");
+        check(r#"{"spec":{"hostNetwork":"true"}}"#, "unrecognized type: bool");
     }
 
     #[test]

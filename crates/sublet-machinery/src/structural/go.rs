@@ -31,3 +31,28 @@ pub(super) fn type_name(node: SchemaNode<'_>) -> String {
 pub(super) fn short_name(node: SchemaNode<'_>) -> String {
     node.type_name.as_deref().and_then(|name| name.rsplit('.').next()).unwrap_or_default().to_string()
 }
+
+/// What upstream's converter from untyped values says; `found` is a JSON type as its decoder names it.
+pub(super) fn restore_error(found: &str, node: SchemaNode<'_>) -> String {
+    let of = match found {
+        "object" => "map",
+        "array" => "slice",
+        "string" | "bool" => found,
+        number if number.trim_start_matches("number").contains(['.', 'e', 'E']) => "float64",
+        _ => "int64",
+    };
+    let wanted = type_name(node);
+    let is_bytes = node.value_type == ValueType::String && wanted.starts_with("[]");
+    match node.value_type {
+        _ if node.int_or_string => format!("unrecognized type: {wanted}"),
+        ValueType::Array => format!("cannot restore slice from {of}"),
+        ValueType::String if is_bytes => format!("cannot restore slice from {of}"),
+        ValueType::Object | ValueType::Any if node.properties.is_empty() => format!("cannot restore map from {of}"),
+        ValueType::Object | ValueType::Any => format!("cannot restore struct from: {of}"),
+        // Go converts numbers to texts, and never cuts a fraction off.
+        ValueType::String if of == "int64" => format!("cannot convert int64 to {wanted}"),
+        ValueType::Integer if of == "float64" => format!("cannot convert float64 to {wanted}"),
+        ValueType::String => "unrecognized type: string".into(),
+        _ => format!("unrecognized type: {wanted}"),
+    }
+}

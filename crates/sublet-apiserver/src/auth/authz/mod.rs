@@ -10,6 +10,7 @@ pub use rbac::{Rbac, Resolved};
 pub use rule::Rule;
 
 use crate::admission::UserInfo;
+use crate::auth::authn::unauthorized;
 use crate::auth::{MASTERS, UNAUTHENTICATED};
 use crate::reader::Reader;
 use std::sync::Arc;
@@ -165,6 +166,8 @@ impl Authorization {
     pub fn check(&self, attributes: &AuthzAttributes<'_>) -> Result<(), ApiError> {
         match self.authorize(attributes) {
             Decision::Allow(_) => Ok(()),
+            // Where everybody may do everything, upstream takes no requests of nobody at all.
+            _ if self.modes.contains(&Mode::AlwaysAllow) && has_group(attributes.user, UNAUTHENTICATED) => Err(unauthorized()),
             refused => Err(attributes.forbidden(&refused.reason())),
         }
     }

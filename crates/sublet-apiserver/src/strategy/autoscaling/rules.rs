@@ -38,7 +38,9 @@ pub(super) fn validate(autoscaler: &Value) -> Vec<FieldError> {
         if least.is_set() && most.int() < least.int() {
             errors.add(most.invalid_as(most.int(), "must be greater than or equal to `minReplicas`"));
         }
-        validate_reference(&spec.at("scaleTargetRef"), false, errors);
+        // The only kind of the core group that can be scaled.
+        let of_core = spec.at("scaleTargetRef").at("kind").text() == "ReplicationController";
+        validate_reference(&spec.at("scaleTargetRef"), of_core, errors);
         for metric in metrics.items() {
             validate_metric(&metric, errors);
         }
