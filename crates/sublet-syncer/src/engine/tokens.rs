@@ -1,36 +1,24 @@
-//! Keeps the Secret of each pod that needs one: what a kubelet would ask the API server for, tokens and
-//! trust bundles, comes from the tenant's.
+//! Keeps the Secret of each pod that needs one: what a kubelet would ask the API server for, tokens,
+//! trust bundles and certificates, comes from the tenant's.
 
 use super::execute::{Round, SyncError};
+use super::projected::Projected;
 use super::syncer::Inner;
 use super::{ItemKey, ownership};
 use crate::resources::pod::token::{self, POD_TOKEN};
-use crate::resources::pod::{bundle, is_terminal, wants_secret};
+use crate::resources::pod::{is_terminal, wants_secret};
 use crate::translate::HostKey;
 use base64::Engine as _;
 use jiff::Timestamp;
-use serde_json::{Map, Value, json};
+use serde_json::{Value, json};
 use std::time::Duration;
 use sublet_api::marks;
 use sublet_machinery::ObjectExt;
-use sublet_runtime::ClientError;
-use sublet_runtime::client::ListOptions;
 use sublet_runtime::clock::format_seconds;
-use sublet_runtime::resources::{CLUSTER_TRUST_BUNDLES, SERVICE_ACCOUNTS};
+use sublet_runtime::resources::SERVICE_ACCOUNTS;
 
 /// Timers and clocks differ a little: never look again sooner than this.
 const REFRESH_PAUSE_MIN: Duration = Duration::from_secs(1);
-/// How often trust bundles are read: as often as a kubelet writes the files of a volume anew.
-const BUNDLES_PAUSE: Duration = Duration::from_secs(60);
-/// The same while the pod waits for one.
-const BUNDLES_PAUSE_MISSING: Duration = Duration::from_secs(3);
-
-/// What was read of the bundles that a pod wants.
-struct Bundles {
-    data: Map<String, Value>,
-    /// When they are read again; never for a pod that wants none.
-    pause: Duration,
-}
 
 impl Inner {
     pub(super) async fn sync_tokens(&self, key: &ItemKey) -> Result<Round, SyncError> {
@@ -40,6 +28,7 @@ impl Inner {
         let pod = self.view.tenant.get(key.kind, &key.key);
         let secret = self.view.copy_of(key.kind, &key.key);
         let Some(pod) = pod.filter(|pod| wants_secret(pod) && !is_terminal(pod)) else {
+            self.certificates.forget(&key.key);
             if let Some(secret) = secret {
                 self.drop_secret(&secret).await?;
             }
@@ -54,8 +43,8 @@ impl Inner {
             Some(secret) => self.refresh(&pod, &secret).await,
             None if pod.is_deleting() => Ok(Round::Done),
             None => {
-                let bundles = self.bundles(&pod).await?;
-                let (fresh, wait) = self.issue(&pod, &bundles).await?;
+                let projected = self.projected(&pod, None).await?;
+                let (fresh, wait) = self.issue(&pod, &projected).await?;
                 match self.writer.create(&POD_TOKEN.gvr(), &fresh).await {
                     Ok(_) | Err(super::WriteError::Exists) => Ok(Round::After(wait)),
                     Err(error) => Err(error.into()),
@@ -64,50 +53,20 @@ impl Inner {
         }
     }
 
-    /// Writes the Secret anew when its tokens are due or a bundle has changed.
+    /// Writes the Secret anew when its tokens are due or something else has changed.
     async fn refresh(&self, pod: &Value, secret: &Value) -> Result<Round, SyncError> {
         if pod.is_deleting() {
             return Ok(Round::Done);
         }
-        let bundles = self.bundles(pod).await?;
+        let projected = self.projected(pod, Some(secret)).await?;
         let due = secret.annotation(marks::REFRESH_AT).and_then(|at| at.parse::<Timestamp>().ok());
         let left = due.map(|due| due.duration_since(self.clock.now())).filter(|left| left.is_positive());
         match left {
-            Some(left) if bundles.are_those_of(secret) => Ok(Round::After(left.unsigned_abs().max(REFRESH_PAUSE_MIN).min(bundles.pause))),
+            Some(left) if projected.is_that_of(secret) => Ok(Round::After(left.unsigned_abs().max(REFRESH_PAUSE_MIN).min(projected.pause))),
             _ => {
-                let (fresh, wait) = self.issue(pod, &bundles).await?;
+                let (fresh, wait) = self.issue(pod, &projected).await?;
                 self.writer.apply(&POD_TOKEN, &fresh, secret.uid(), true).await?;
                 Ok(Round::After(wait))
-            }
-        }
-    }
-
-    /// Reads the trust bundles that the pod wants from the tenant.
-    async fn bundles(&self, pod: &Value) -> Result<Bundles, ClientError> {
-        let wanted = bundle::wanted(pod);
-        let mut bundles = Bundles { data: Map::new(), pause: if wanted.is_empty() { Duration::MAX } else { BUNDLES_PAUSE } };
-        for (index, one) in wanted.iter().enumerate() {
-            match bundle::content(one, &self.bundles_of(&one.by).await?) {
-                Some(content) => {
-                    bundles.data.insert(bundle::data_key(index), encoded(&content));
-                }
-                None => bundles.pause = BUNDLES_PAUSE_MISSING,
-            }
-        }
-        Ok(bundles)
-    }
-
-    async fn bundles_of(&self, by: &bundle::By) -> Result<Vec<Value>, ClientError> {
-        match by {
-            bundle::By::Name(name) => Ok(self.tenant_client.get_opt(&CLUSTER_TRUST_BUNDLES, "", name).await?.into_iter().collect()),
-            bundle::By::Signer { name, .. } => {
-                let options = ListOptions { field_selector: format!("spec.signerName={name}"), ..ListOptions::default() };
-                match self.tenant_client.list(&CLUSTER_TRUST_BUNDLES, "", &options).await {
-                    Ok(list) => Ok(list.items),
-                    // An API server that does not know the kind has none.
-                    Err(error) if error.is_not_found() => Ok(Vec::new()),
-                    Err(error) => Err(error),
-                }
             }
         }
     }
@@ -117,10 +76,10 @@ impl Inner {
     }
 
     /// Asks the tenant for every token of the pod; the Secret, and when to look again.
-    async fn issue(&self, pod: &Value, bundles: &Bundles) -> Result<(Value, Duration), SyncError> {
+    async fn issue(&self, pod: &Value, projected: &Projected) -> Result<(Value, Duration), SyncError> {
         let account = pod.str_at("/spec/serviceAccountName").filter(|n| !n.is_empty()).unwrap_or("default");
         let now = self.clock.now();
-        let mut data = bundles.data.clone();
+        let mut data = projected.data.clone();
         // Looked at anew in any case: a Secret without tokens has no other time.
         let mut refresh = now + token::BETWEEN_MAX;
         for (index, one) in token::wanted(pod).iter().enumerate() {
@@ -142,24 +101,14 @@ impl Inner {
         crate::translate::stamp(&mut secret, &self.view.names, POD_TOKEN.kind, pod);
         secret.set_annotation(marks::REFRESH_AT, &format_seconds(refresh));
         secret.set_annotation(marks::APPLIED, &ownership::digest(&secret["data"]));
-        if let Some(digest) = bundles.digest() {
-            secret.set_annotation(marks::BUNDLES, &digest);
+        if let Some(digest) = projected.digest() {
+            secret.set_annotation(marks::PROJECTED, &digest);
         }
-        let wait = refresh.duration_since(now).unsigned_abs().max(REFRESH_PAUSE_MIN).min(bundles.pause);
+        let wait = refresh.duration_since(now).unsigned_abs().max(REFRESH_PAUSE_MIN).min(projected.pause);
         Ok((secret, wait))
     }
 }
 
-impl Bundles {
-    fn digest(&self) -> Option<String> {
-        (!self.data.is_empty()).then(|| ownership::digest(&Value::Object(self.data.clone())))
-    }
-
-    fn are_those_of(&self, secret: &Value) -> bool {
-        self.digest().as_deref() == secret.annotation(marks::BUNDLES)
-    }
-}
-
-fn encoded(text: &str) -> Value {
+pub(super) fn encoded(text: &str) -> Value {
     json!(base64::engine::general_purpose::STANDARD.encode(text))
 }

@@ -149,7 +149,7 @@ const VOLUMES: [Field; 40] = [
     translated("/spec/volumes/*/projected/sources/*/secret"),
     translated("/spec/volumes/*/projected/sources/*/serviceAccountToken"),
     translated("/spec/volumes/*/projected/sources/*/clusterTrustBundle"),
-    kept("/spec/volumes/*/projected/sources/*/podCertificate", "refused: signers of a virtual cluster are unknown to kubelets"),
+    translated("/spec/volumes/*/projected/sources/*/podCertificate"),
 ];
 
 const STATUS: [Field; 23] = [

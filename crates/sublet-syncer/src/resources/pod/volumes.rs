@@ -1,7 +1,7 @@
 //! Volumes: what they name, in the host's names.
 
 use super::containers::refer;
-use super::{bundle, downward, token};
+use super::{bundle, certificate, downward, token};
 use crate::index::VOLUME_SECRETS;
 use crate::resources::{Refusal, Translation, configmap, persistentvolumeclaim, secret};
 use serde_json::{Value, json};
@@ -24,6 +24,7 @@ pub(super) fn translate(host: &mut Value, tenant: &Value, translation: &Translat
 struct Numbers {
     token: usize,
     bundle: usize,
+    certificate: usize,
 }
 
 impl Numbers {
@@ -57,22 +58,20 @@ fn translate_one(
     }
     rewrite_items(volume.get_mut("downwardAPI"));
     let Some(sources) = volume.pointer_mut("/projected/sources").and_then(Value::as_array_mut) else { return Ok(()) };
-    for (n, source) in sources.iter_mut().enumerate() {
-        let path = |field: &str| format!("spec.volumes[{index}].projected.sources[{n}].{field}");
-        if source.get("podCertificate").is_some_and(Value::is_object) {
-            return Err(Refusal::new(path("podCertificate"), "is not available to virtual clusters"));
-        }
+    for source in sources {
         refer(source, "/configMap/name", namespace, &configmap::CONFIG_MAP, translation);
         refer(source, "/secret/name", namespace, &secret::SECRET, translation);
         rewrite_items(source.get_mut("downwardAPI"));
         let own = if let Some(path) = source.str_at("/serviceAccountToken/path") {
-            json!({"key": token::data_key(Numbers::take(&mut next.token)), "path": path})
+            vec![json!({"key": token::data_key(Numbers::take(&mut next.token)), "path": path})]
         } else if let Some(bundle) = source.get("clusterTrustBundle").filter(|b| b.is_object()) {
-            json!({"key": bundle::data_key(Numbers::take(&mut next.bundle)), "path": bundle["path"]})
+            vec![json!({"key": bundle::data_key(Numbers::take(&mut next.bundle)), "path": bundle["path"]})]
+        } else if let Some(certificate) = source.get("podCertificate").filter(|c| c.is_object()) {
+            certificate::items(Numbers::take(&mut next.certificate), certificate)
         } else {
             continue;
         };
-        *source = json!({"secret": {"name": token::secret_name(translation.names, namespace, tenant.name()), "items": [own]}});
+        *source = json!({"secret": {"name": token::secret_name(translation.names, namespace, tenant.name()), "items": own}});
     }
     Ok(())
 }
