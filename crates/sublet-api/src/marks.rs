@@ -31,6 +31,8 @@ pub const POD_LABELS: &str = "sublet.dev/labels";
 pub const POD_ANNOTATIONS: &str = "sublet.dev/annotations";
 /// Annotation: when the tokens of the object are made anew.
 pub const REFRESH_AT: &str = "sublet.dev/refresh-at";
+/// Annotation: a digest of what the object holds beside tokens.
+pub const PROJECTED: &str = "sublet.dev/projected";
 
 /// Label of what runs or serves a control plane: the UID of the virtual cluster. It is no copy.
 pub const CONTROL_PLANE_OF: &str = "sublet.dev/control-plane-of";

@@ -27,6 +27,8 @@ resources! {
     REPLICA_SETS = "apps" / "v1" / "replicasets";
     STATEFUL_SETS = "apps" / "v1" / "statefulsets";
     DAEMON_SETS = "apps" / "v1" / "daemonsets";
+    CLUSTER_TRUST_BUNDLES = "certificates.k8s.io" / "v1" / "clustertrustbundles";
+    POD_CERTIFICATE_REQUESTS = "certificates.k8s.io" / "v1" / "podcertificaterequests";
     CONTROLLER_REVISIONS = "apps" / "v1" / "controllerrevisions";
     JOBS = "batch" / "v1" / "jobs";
     CRON_JOBS = "batch" / "v1" / "cronjobs";

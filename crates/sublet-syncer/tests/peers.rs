@@ -276,6 +276,12 @@ async fn a_node_is_as_ill_as_the_hosts() {
     let taint = json!({"key": "node.kubernetes.io/unreachable", "effect": "NoExecute"});
     clusters.host.merge_patch(&NODES, "", "node-1", json!({"spec": {"taints": [taint]}})).await.expect("tainted");
     node_with("/spec/taints/0/key", json!("node.kubernetes.io/unreachable")).await;
+    // The taint that API servers give to new nodes has to go in the tenant as well, or no client takes the node for ready.
+    clusters.host.merge_patch(&NODES, "", "node-1", json!({"spec": {"taints": null}})).await.expect("untainted");
+    until("no taint", || async {
+        clusters.tenant.get_opt(&NODES, "", "node-1").await.expect("reads").filter(|n| n.array_at("/spec/taints").is_empty())
+    })
+    .await;
     running.stop().await;
 }
 

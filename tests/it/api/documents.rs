@@ -50,6 +50,24 @@ async fn discovery() {
     t.finish();
 }
 
+/// `kubectl apply` of a List failed: it reads version 2, which was JSON under the name of protobuf.
+#[tokio::test]
+async fn openapi_version_2_in_protobuf() {
+    let t = Transcript::start("openapi_v2_protobuf");
+    let media_type = |at: &str| format!("application/com.github.proto-openapi.spec.v2{at}v1.0+protobuf");
+    for (accept, expected) in [
+        (media_type("@"), media_type(".")),
+        (media_type("."), media_type(".")),
+        (format!("application/json, {}", media_type("@")), "application/json".into()),
+        ("*/*".into(), "application/json".into()),
+    ] {
+        let response = t.client.send(&Request::get("/openapi/v2").accept(&accept)).await;
+        assert_eq!(response.header("content-type"), Some(expected), "{accept}");
+        let swagger = if accept.ends_with("protobuf") && !accept.contains("json") { b"\x0a\x032.0".as_slice() } else { b"{".as_slice() };
+        assert!(response.body.starts_with(swagger), "{accept}");
+    }
+}
+
 fn names(resources: &Value) -> String {
     let line = |r: &Value| format!("{} {} {} {} {}", r["name"], r["kind"], r["namespaced"], r["verbs"], r["shortNames"]);
     resources.as_array().unwrap().iter().map(line).collect::<Vec<_>>().join("\n")

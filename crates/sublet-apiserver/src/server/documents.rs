@@ -9,6 +9,9 @@ use http::header::{ACCEPT, CACHE_CONTROL, CONTENT_ENCODING, ETAG, IF_NONE_MATCH,
 use http::{HeaderMap, HeaderValue, StatusCode};
 use sublet_machinery::ApiError;
 
+/// OpenAPI version 2 in protobuf, by its old name and by the one in answers.
+const OPENAPI_PROTOBUF: [&str; 2] =
+    ["application/com.github.proto-openapi.spec.v2@v1.0+protobuf", "application/com.github.proto-openapi.spec.v2.v1.0+protobuf"];
 const AGGREGATED: &str = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList";
 
 impl Server {
@@ -29,6 +32,10 @@ impl Server {
         if let Some(root) = root.filter(|_| wants_aggregated(headers)) {
             let document = self.documents().get(&DocumentId::Aggregated(root), &snapshot)?;
             return Some(Ok(response(&document, headers, AGGREGATED)));
+        }
+        if path == "/openapi/v2" && wants_openapi_protobuf(headers) {
+            let document = self.documents().get(&DocumentId::OpenApiV2Protobuf, &snapshot)?;
+            return Some(Ok(response(&document, headers, OPENAPI_PROTOBUF[1])));
         }
         let id = match path {
             // It names the address that the client used, so it is never the same for all.
@@ -53,7 +60,7 @@ impl Server {
             _ => return None,
         };
         let document = self.documents().get(&id, &snapshot)?;
-        // OpenAPI has a protobuf of its own; clients that cannot have that one take JSON.
+        // OpenAPI has protobuf of its own: this one it does not speak.
         let accepted = match (&id, accepted.encoding) {
             (DocumentId::Legacy(_), _) | (_, Encoding::Json | Encoding::Yaml) => accepted,
             (_, Encoding::Protobuf) => Accepted::default(),
@@ -77,6 +84,15 @@ fn moved(location: &str) -> HttpResponse {
         response.headers_mut().insert(LOCATION, location);
     }
     response
+}
+
+/// Whether it is named before JSON, which is what the rest get.
+fn wants_openapi_protobuf(headers: &HeaderMap) -> bool {
+    let accepts = headers.get_all(ACCEPT).iter().filter_map(|v| v.to_str().ok());
+    let mut types = accepts.flat_map(|v| v.split(',')).map(|e| e.split(';').next().unwrap_or_default().trim());
+    types
+        .find(|t| OPENAPI_PROTOBUF.contains(t) || matches!(*t, "application/json" | "application/*" | "*/*"))
+        .is_some_and(|t| OPENAPI_PROTOBUF.contains(&t))
 }
 
 fn wants_aggregated(headers: &HeaderMap) -> bool {

@@ -1,6 +1,7 @@
 //! One engine for all kinds: local copies of both sides, one question per key, one writer.
 
 pub mod allocator;
+mod certificates;
 pub mod diff;
 mod events;
 mod execute;
@@ -9,6 +10,7 @@ pub mod ownership;
 mod packed;
 mod patrol;
 pub mod plan;
+mod projected;
 pub mod queue;
 mod routing;
 mod settled;

@@ -2,7 +2,7 @@
 //! text; local copies of many pods are read far more rarely than they are kept.
 
 use crate::index;
-use crate::resources::pod::token;
+use crate::resources::pod::wants_secret as wants_secret_of;
 use serde_json::{Value, json};
 use std::sync::Arc;
 use sublet_machinery::ObjectExt;
@@ -11,16 +11,16 @@ const SPEC: &str = "packedSpec";
 const STATUS: &str = "packedStatus";
 /// What the pod refers to, as keys of the index.
 const USES: &str = "uses";
-const HAS_TOKENS: &str = "hasTokens";
+const WANTS_SECRET: &str = "wantsSecret";
 
 /// Turns spec and status of a tenant's pod into text. What routing and indexes read stays in sight:
-/// metadata, node and phase, references, and whether the pod wants tokens.
+/// metadata, node and phase, references, and whether the pod wants a Secret.
 pub(super) fn pack_tenant_pod(pod: &mut Value) {
     let uses: Vec<String> = index::references(pod).into_iter().map(|r| index::usage_key(r.resource, pod.namespace(), &r.name)).collect();
-    let has_tokens = !token::wanted(pod).is_empty();
+    let wants_secret = wants_secret_of(pod);
     pack(pod);
     pod[USES] = json!(uses);
-    pod[HAS_TOKENS] = json!(has_tokens);
+    pod[WANTS_SECRET] = json!(wants_secret);
 }
 
 /// Turns spec and status of any pod into text, but for node and phase.
@@ -62,8 +62,8 @@ pub(super) fn certificates(ingress: &Value) -> Vec<String> {
     crate::resources::ingress::certificates(ingress).map(|name| index::usage_key(index::SECRETS, ingress.namespace(), name)).collect()
 }
 
-pub(super) fn has_tokens(pod: &Value) -> bool {
-    pod[HAS_TOKENS] == true
+pub(super) fn wants_secret(pod: &Value) -> bool {
+    pod[WANTS_SECRET] == true
 }
 
 #[cfg(test)]
@@ -81,7 +81,7 @@ mod tests {
         pack_tenant_pod(&mut packed);
         assert_eq!(uses(&packed), ["configmaps/n/conf"]);
         assert_eq!((packed.str_at("/spec/nodeName"), packed.str_at("/status/phase")), (Some("node-1"), Some("Running")));
-        assert!(packed["spec"]["containers"].is_null() && !has_tokens(&packed));
+        assert!(packed["spec"]["containers"].is_null() && !wants_secret(&packed));
         assert_eq!(*unpack(Arc::new(packed)), pod);
         let other = Arc::new(json!({"kind": "Service", "spec": {}}));
         assert!(Arc::ptr_eq(&unpack(other.clone()), &other));

@@ -129,7 +129,7 @@ impl Inner {
                 self.queue.add(ItemKey::new(KindId::Node, TenantKey::new("", node)));
             }
         }
-        if (change.old.is_none() || change.new.is_none()) && packed::has_tokens(change.object()) {
+        if (change.old.is_none() || change.new.is_none()) && packed::wants_secret(change.object()) {
             self.queue.add(ItemKey::new(KindId::PodToken, TenantKey::of(change.object())));
         }
     }

@@ -1,6 +1,7 @@
 //! One tenant's syncer: local copies feed a queue, workers take one key at a time through the plan.
 
 use super::allocator::Pending;
+use super::certificates::Certificates;
 use super::events::{EVENTS_WAITING_MAX, Told};
 use super::host::HostHandle;
 use super::patrol::PATROL_PAUSE;
@@ -82,6 +83,7 @@ pub(super) struct Inner {
     pub lingering: Mutex<HashMap<ItemKey, Instant>>,
     /// Host services whose tenant service is about to be committed.
     pub pending: Pending,
+    pub certificates: Certificates,
     pub told: mpsc::Sender<Told>,
     /// Taken by the one run.
     waiting: Mutex<Option<mpsc::Receiver<Told>>>,
@@ -116,6 +118,7 @@ impl Syncer {
             expected: Mutex::default(),
             lingering: Mutex::default(),
             pending: Pending::default(),
+            certificates: Certificates::default(),
             told,
             waiting: Mutex::new(Some(waiting)),
             status: watch::Sender::new(SyncerStatus::Starting),

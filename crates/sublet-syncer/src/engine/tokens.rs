@@ -1,9 +1,12 @@
-//! Keeps the token Secret of each pod.
+//! Keeps the Secret of each pod that needs one: what a kubelet would ask the API server for, tokens,
+//! trust bundles and certificates, comes from the tenant's.
 
 use super::execute::{Round, SyncError};
+use super::projected::Projected;
 use super::syncer::Inner;
 use super::{ItemKey, ownership};
 use crate::resources::pod::token::{self, POD_TOKEN};
+use crate::resources::pod::{is_terminal, wants_secret};
 use crate::translate::HostKey;
 use base64::Engine as _;
 use jiff::Timestamp;
@@ -24,8 +27,8 @@ impl Inner {
         }
         let pod = self.view.tenant.get(key.kind, &key.key);
         let secret = self.view.copy_of(key.kind, &key.key);
-        let wanted = pod.as_deref().map(token::wanted).unwrap_or_default();
-        let Some(pod) = pod.filter(|pod| !wanted.is_empty() && !crate::resources::pod::is_terminal(pod)) else {
+        let Some(pod) = pod.filter(|pod| wants_secret(pod) && !is_terminal(pod)) else {
+            self.certificates.forget(&key.key);
             if let Some(secret) = secret {
                 self.drop_secret(&secret).await?;
             }
@@ -37,25 +40,33 @@ impl Inner {
                 Ok(Round::After(Duration::from_millis(100)))
             }
             Some(secret) if secret.is_deleting() => Ok(Round::Done),
-            Some(secret) => {
-                let due = secret.annotation(marks::REFRESH_AT).and_then(|at| at.parse::<Timestamp>().ok());
-                match due.map(|due| due.duration_since(self.clock.now())).filter(|left| left.is_positive()) {
-                    Some(left) => Ok(Round::After(left.unsigned_abs().max(REFRESH_PAUSE_MIN))),
-                    None if pod.is_deleting() => Ok(Round::Done),
-                    None => {
-                        let (fresh, _) = self.issue(&pod, &wanted).await?;
-                        self.writer.apply(&POD_TOKEN, &fresh, secret.uid(), true).await?;
-                        Ok(Round::Done)
-                    }
-                }
-            }
+            Some(secret) => self.refresh(&pod, &secret).await,
             None if pod.is_deleting() => Ok(Round::Done),
             None => {
-                let (fresh, wait) = self.issue(&pod, &wanted).await?;
+                let projected = self.projected(&pod, None).await?;
+                let (fresh, wait) = self.issue(&pod, &projected).await?;
                 match self.writer.create(&POD_TOKEN.gvr(), &fresh).await {
                     Ok(_) | Err(super::WriteError::Exists) => Ok(Round::After(wait)),
                     Err(error) => Err(error.into()),
                 }
+            }
+        }
+    }
+
+    /// Writes the Secret anew when its tokens are due or something else has changed.
+    async fn refresh(&self, pod: &Value, secret: &Value) -> Result<Round, SyncError> {
+        if pod.is_deleting() {
+            return Ok(Round::Done);
+        }
+        let projected = self.projected(pod, Some(secret)).await?;
+        let due = secret.annotation(marks::REFRESH_AT).and_then(|at| at.parse::<Timestamp>().ok());
+        let left = due.map(|due| due.duration_since(self.clock.now())).filter(|left| left.is_positive());
+        match left {
+            Some(left) if projected.is_that_of(secret) => Ok(Round::After(left.unsigned_abs().max(REFRESH_PAUSE_MIN).min(projected.pause))),
+            _ => {
+                let (fresh, wait) = self.issue(pod, &projected).await?;
+                self.writer.apply(&POD_TOKEN, &fresh, secret.uid(), true).await?;
+                Ok(Round::After(wait))
             }
         }
     }
@@ -65,22 +76,20 @@ impl Inner {
     }
 
     /// Asks the tenant for every token of the pod; the Secret, and when to look again.
-    async fn issue(&self, pod: &Value, wanted: &[token::Wanted]) -> Result<(Value, Duration), SyncError> {
+    async fn issue(&self, pod: &Value, projected: &Projected) -> Result<(Value, Duration), SyncError> {
         let account = pod.str_at("/spec/serviceAccountName").filter(|n| !n.is_empty()).unwrap_or("default");
         let now = self.clock.now();
-        let mut data = json!({});
-        let mut refresh: Option<Timestamp> = None;
-        for (index, one) in wanted.iter().enumerate() {
+        let mut data = projected.data.clone();
+        // Looked at anew in any case: a Secret without tokens has no other time.
+        let mut refresh = now + token::BETWEEN_MAX;
+        for (index, one) in token::wanted(pod).iter().enumerate() {
             let request = token::request(pod, one);
             let reply = self.tenant_client.create_subresource(&SERVICE_ACCOUNTS, pod.namespace(), account, "token", &request).await?;
             self.stats.token_issued();
-            let text = reply.str_at("/status/token").unwrap_or_default();
-            data[token::data_key(index)] = json!(base64::engine::general_purpose::STANDARD.encode(text));
+            data.insert(token::data_key(index), encoded(reply.str_at("/status/token").unwrap_or_default()));
             let expires = reply.str_at("/status/expirationTimestamp").and_then(|at| at.parse::<Timestamp>().ok()).unwrap_or(now);
-            let at = token::refresh_at(now, expires);
-            refresh = Some(refresh.map_or(at, |earlier| earlier.min(at)));
+            refresh = refresh.min(token::refresh_at(now, expires));
         }
-        let refresh = refresh.unwrap_or(now);
         let mut secret = json!({
             "apiVersion": "v1", "kind": "Secret", "type": "Opaque",
             "metadata": {
@@ -92,7 +101,14 @@ impl Inner {
         crate::translate::stamp(&mut secret, &self.view.names, POD_TOKEN.kind, pod);
         secret.set_annotation(marks::REFRESH_AT, &format_seconds(refresh));
         secret.set_annotation(marks::APPLIED, &ownership::digest(&secret["data"]));
-        let wait = refresh.duration_since(now).unsigned_abs().max(REFRESH_PAUSE_MIN);
+        if let Some(digest) = projected.digest() {
+            secret.set_annotation(marks::PROJECTED, &digest);
+        }
+        let wait = refresh.duration_since(now).unsigned_abs().max(REFRESH_PAUSE_MIN).min(projected.pause);
         Ok((secret, wait))
     }
+}
+
+pub(super) fn encoded(text: &str) -> Value {
+    json!(base64::engine::general_purpose::STANDARD.encode(text))
 }

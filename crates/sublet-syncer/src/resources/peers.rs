@@ -28,7 +28,7 @@ fn is_empty_selector(selector: &Value) -> bool {
 }
 
 /// Whether the labels of an object match a LabelSelector.
-fn matches(selector: &Value, object: &Value) -> bool {
+pub(super) fn matches(selector: &Value, object: &Value) -> bool {
     let equal = selector["matchLabels"].as_object().into_iter().flatten().all(|(k, v)| object.label(k) == v.as_str());
     equal
         && selector.array_at("/matchExpressions").iter().all(|expression| {

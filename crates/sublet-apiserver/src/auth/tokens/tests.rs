@@ -123,6 +123,23 @@ fn a_token_goes_with_what_it_is_bound_to() {
     assert_eq!(cluster.user(&plain, now()).unwrap_err(), "service account UID (new-uid) does not match claim (sa-uid)");
 }
 
+/// A syncer asks for tokens before the host has chosen a node.
+#[test]
+fn a_node_that_was_chosen_later_is_told() {
+    let cluster = Cluster::new();
+    let mut pod = json!({"metadata": {"namespace": "y", "name": "web", "uid": "pod-uid"}, "spec": {"serviceAccountName": "builder"}});
+    cluster.reader.put("pods", pod.clone());
+    let token = cluster.token(json!({"boundObjectRef": {"kind": "Pod", "apiVersion": "v1", "name": "web"}}));
+    let node = || {
+        let extra = cluster.user(&token, now()).unwrap().extra;
+        ["node-name", "node-uid"].map(|key| extra.get(&format!("authentication.kubernetes.io/{key}")).map(|values| values[0].clone()))
+    };
+    assert_eq!(node(), [None, None]);
+    pod["spec"]["nodeName"] = json!("n1");
+    cluster.reader.put("pods", pod);
+    assert_eq!(node(), [Some("n1".to_string()), Some("node-uid".to_string())]);
+}
+
 #[test]
 fn requests_are_checked_as_upstream_checks_them() {
     let cluster = Cluster::new();

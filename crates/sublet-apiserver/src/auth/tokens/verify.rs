@@ -75,9 +75,14 @@ impl ServiceAccountTokens {
             self.check_reference("secrets", "secret", namespace, secret, gone_before)?;
         }
         if let Some(pod) = &bound.pod {
-            self.check_reference("pods", "pod", namespace, pod, gone_before)?;
+            let found = self.check_reference("pods", "pod", namespace, pod, gone_before)?;
             tell(POD_NAME, &pod.name);
             tell(POD_UID, &pod.uid);
+            // A token for files of a pod can be older than the pod's node, which then never changes.
+            if let (None, Some(node)) = (&bound.node, found.str_at("/spec/nodeName")) {
+                tell(NODE_NAME, node);
+                tell(NODE_UID, self.reader.get("nodes", "", node).as_deref().map(ObjectExt::uid).unwrap_or_default());
+            }
         }
         if let Some(node) = &bound.node {
             // Beside a pod the node is information; alone it is what the token is bound to.
@@ -105,12 +110,12 @@ impl ServiceAccountTokens {
         namespace: &str,
         reference: &Reference,
         gone_before: Timestamp,
-    ) -> Result<(), String> {
+    ) -> Result<Arc<Value>, String> {
         let found: Arc<Value> = self.reader.get(resource, namespace, &reference.name).ok_or(INVALIDATED)?;
         if found.uid() != reference.uid {
             return Err(format!("{kind} UID ({}) does not match service account {kind} ref claim ({})", found.uid(), reference.uid));
         }
-        if deleted_before(&found, gone_before) { Err(INVALIDATED.into()) } else { Ok(()) }
+        if deleted_before(&found, gone_before) { Err(INVALIDATED.into()) } else { Ok(found) }
     }
 
     /// A token in a Secret is good while the Secret holds exactly it.

@@ -148,14 +148,8 @@ const VOLUMES: [Field; 40] = [
     translated("/spec/volumes/*/projected/sources/*/downwardAPI"),
     translated("/spec/volumes/*/projected/sources/*/secret"),
     translated("/spec/volumes/*/projected/sources/*/serviceAccountToken"),
-    kept(
-        "/spec/volumes/*/projected/sources/*/clusterTrustBundle",
-        "refused: signers and trust bundles of a virtual cluster are unknown to kubelets",
-    ),
-    kept(
-        "/spec/volumes/*/projected/sources/*/podCertificate",
-        "refused: signers and trust bundles of a virtual cluster are unknown to kubelets",
-    ),
+    translated("/spec/volumes/*/projected/sources/*/clusterTrustBundle"),
+    translated("/spec/volumes/*/projected/sources/*/podCertificate"),
 ];
 
 const STATUS: [Field; 23] = [

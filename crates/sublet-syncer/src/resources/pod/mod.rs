@@ -1,5 +1,7 @@
 //! Pods: the whole spec in the host's terms, and the host's status in the tenant's.
 
+pub mod bundle;
+pub mod certificate;
 mod containers;
 mod downward;
 mod fields;
@@ -73,6 +75,11 @@ fn update_view(desired: Value) -> Value {
         }
     }
     view
+}
+
+/// Whether the pod has files that a kubelet would ask the API server for: they come from the tenant's.
+pub fn wants_secret(pod: &Value) -> bool {
+    !token::wanted(pod).is_empty() || !bundle::wanted(pod).is_empty() || !certificate::wanted(pod).is_empty()
 }
 
 /// The resources of each container, for `resize`.

@@ -12,6 +12,18 @@ const HOST_ONLY: [&str; 3] = ["resourceClaimStatuses", "extendedResourceClaimSta
 
 const CONTAINER_LISTS: [&str; 3] = ["initContainerStatuses", "containerStatuses", "ephemeralContainerStatuses"];
 
+/// Condition types that schedulers and kubelets alone set: what the host does not say is over.
+const OF_THE_HOST: [&str; 8] = [
+    "PodScheduled",
+    "Initialized",
+    "PodReadyToStartContainers",
+    "ContainersReady",
+    "Ready",
+    "PodResizePending",
+    "PodResizeInProgress",
+    "AllContainersRestarting",
+];
+
 /// Condition types that tenant controllers set, or we do for the tenant. The host's copy of them, if
 /// it has one, came from the tenant.
 fn is_tenants(tenant: &Value, condition_type: &str) -> bool {
@@ -79,7 +91,8 @@ fn conditions(tenant: &Value, host: &Value, told: impl Fn(&str) -> String) -> Ve
         }
     }
     for condition in tenant.array_at("/status/conditions") {
-        if condition["type"] != SYNCED && !all.iter().any(|c| c["type"] == condition["type"]) {
+        let is_over = OF_THE_HOST.iter().any(|of_host| condition["type"] == *of_host);
+        if condition["type"] != SYNCED && !is_over && !all.iter().any(|c| c["type"] == condition["type"]) {
             all.push(condition.clone());
         }
     }
@@ -162,6 +175,15 @@ mod tests {
         assert_eq!(down, json!({"conditions": [{"type": "x/ready", "status": "True"}]}));
         let settled = json!({"status": {"conditions": [{"type": "x/ready", "status": "True"}]}});
         assert_eq!(gate_conditions(&tenant, &settled), None);
+    }
+
+    /// A resize seemed to be in progress for ever.
+    #[test]
+    fn what_the_host_no_longer_says_is_over() {
+        let tenant = json!({"status": {"conditions": [{"type": "PodResizeInProgress", "status": "True"}, {"type": "DisruptionTarget"}]}});
+        let host = json!({"status": {"conditions": [{"type": "Ready", "status": "True"}]}});
+        let types: Vec<Value> = conditions(&tenant, &host, str::to_string).iter().map(|c| c["type"].clone()).collect();
+        assert_eq!(types, ["Ready", "DisruptionTarget"]);
     }
 
     #[test]

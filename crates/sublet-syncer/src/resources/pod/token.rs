@@ -1,5 +1,6 @@
 //! Service account tokens: a pod's projected tokens are asked from the tenant's API server, and put
-//! into one host Secret that lives as long as the pod and is made anew before a token expires.
+//! into one host Secret that lives as long as the pod and is made anew before a token expires. What else
+//! kubelets ask for is in the same Secret; see [`super::bundle`].
 
 use crate::resources::{KindId, SyncedKind};
 use crate::translate::{NAME_BYTES_MAX_SUBDOMAIN, Names, TenantKey};
@@ -14,7 +15,7 @@ pub const PURPOSE: &str = "token";
 /// What a pod gets that asks for no time.
 const SECONDS_DEFAULT: i64 = 3600;
 /// As a kubelet: a new token after four fifths of the time, and once a day at the latest.
-const SECONDS_BETWEEN_MAX: i64 = 24 * 3600;
+pub const BETWEEN_MAX: SignedDuration = SignedDuration::from_hours(24);
 
 /// One token that a pod asks for.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -59,7 +60,7 @@ pub fn request(pod: &Value, wanted: &Wanted) -> Value {
 /// When a token that was issued now and ends at `expires` is replaced.
 pub fn refresh_at(now: Timestamp, expires: Timestamp) -> Timestamp {
     let seconds = expires.duration_since(now).as_secs().max(0);
-    now + SignedDuration::from_secs((seconds * 4 / 5).min(SECONDS_BETWEEN_MAX))
+    now + SignedDuration::from_secs((seconds * 4 / 5).min(BETWEEN_MAX.as_secs()))
 }
 
 #[cfg(test)]

@@ -1,7 +1,7 @@
 //! Volumes: what they name, in the host's names.
 
 use super::containers::refer;
-use super::{downward, token};
+use super::{bundle, certificate, downward, token};
 use crate::index::VOLUME_SECRETS;
 use crate::resources::{Refusal, Translation, configmap, persistentvolumeclaim, secret};
 use serde_json::{Value, json};
@@ -10,20 +10,35 @@ use sublet_machinery::ObjectExt;
 pub(super) fn translate(host: &mut Value, tenant: &Value, translation: &Translation<'_>) -> Result<(), Refusal> {
     let mut volumes = tenant["spec"]["volumes"].clone();
     let Some(items) = volumes.as_array_mut().filter(|items| !items.is_empty()) else { return Ok(()) };
-    // Token sources are numbered over the whole pod: the number is the key in the pod's token secret.
-    let mut tokens = 0;
+    // Sources are numbered over the whole pod: the number is part of the key in the pod's Secret.
+    let mut next = Numbers::default();
     for (index, volume) in items.iter_mut().enumerate() {
-        translate_one(volume, index, tenant, &mut tokens, translation)?;
+        translate_one(volume, index, tenant, &mut next, translation)?;
     }
     host["spec"]["volumes"] = volumes;
     Ok(())
+}
+
+/// The next of each kind of source that the pod's Secret holds.
+#[derive(Default)]
+struct Numbers {
+    token: usize,
+    bundle: usize,
+    certificate: usize,
+}
+
+impl Numbers {
+    fn take(next: &mut usize) -> usize {
+        *next += 1;
+        *next - 1
+    }
 }
 
 fn translate_one(
     volume: &mut Value,
     index: usize,
     tenant: &Value,
-    tokens: &mut usize,
+    next: &mut Numbers,
     translation: &Translation<'_>,
 ) -> Result<(), Refusal> {
     let namespace = tenant.namespace();
@@ -43,21 +58,20 @@ fn translate_one(
     }
     rewrite_items(volume.get_mut("downwardAPI"));
     let Some(sources) = volume.pointer_mut("/projected/sources").and_then(Value::as_array_mut) else { return Ok(()) };
-    for (n, source) in sources.iter_mut().enumerate() {
-        let path = |field: &str| format!("spec.volumes[{index}].projected.sources[{n}].{field}");
-        for field in ["clusterTrustBundle", "podCertificate"] {
-            if source.get(field).is_some_and(Value::is_object) {
-                return Err(Refusal::new(path(field), "is not available to virtual clusters"));
-            }
-        }
+    for source in sources {
         refer(source, "/configMap/name", namespace, &configmap::CONFIG_MAP, translation);
         refer(source, "/secret/name", namespace, &secret::SECRET, translation);
         rewrite_items(source.get_mut("downwardAPI"));
-        if let Some(path) = source.str_at("/serviceAccountToken/path").map(str::to_string) {
-            let item = json!({"key": token::data_key(*tokens), "path": path});
-            *source = json!({"secret": {"name": token::secret_name(translation.names, namespace, tenant.name()), "items": [item]}});
-            *tokens += 1;
-        }
+        let own = if let Some(path) = source.str_at("/serviceAccountToken/path") {
+            vec![json!({"key": token::data_key(Numbers::take(&mut next.token)), "path": path})]
+        } else if let Some(bundle) = source.get("clusterTrustBundle").filter(|b| b.is_object()) {
+            vec![json!({"key": bundle::data_key(Numbers::take(&mut next.bundle)), "path": bundle["path"]})]
+        } else if let Some(certificate) = source.get("podCertificate").filter(|c| c.is_object()) {
+            certificate::items(Numbers::take(&mut next.certificate), certificate)
+        } else {
+            continue;
+        };
+        *source = json!({"secret": {"name": token::secret_name(translation.names, namespace, tenant.name()), "items": own}});
     }
     Ok(())
 }

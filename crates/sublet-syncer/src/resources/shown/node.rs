@@ -14,7 +14,8 @@ pub(super) const NODE: ShownKind = ShownKind {
     kind: "Node",
     select: |host, _, translation| is_used(host.name(), translation),
     to_tenant: |host, _, _| {
-        let spec = pick(&host["spec"], &["taints", "unschedulable"]);
+        // Null where the host has none: API servers taint new nodes until they hear better.
+        let spec = json!({"taints": host["spec"]["taints"], "unschedulable": host["spec"]["unschedulable"]});
         let status = pick(
             &host["status"],
             &["addresses", "allocatable", "capacity", "conditions", "nodeInfo", "features", "declaredFeatures", "runtimeHandlers"],
