@@ -4,6 +4,7 @@
 //! with the same resources share them, and those nobody reads make room for others.
 
 use super::cache::cache;
+use super::order::Ordered;
 use super::{Root, aggregated, legacy};
 use crate::facts::{GROUPS, RESOURCES, TYPES};
 use crate::openapi;
@@ -147,8 +148,8 @@ fn exists(id: &DocumentId, snapshot: &Snapshot) -> bool {
 fn make(id: &DocumentId, snapshot: &Snapshot, index: Option<serde_json::Value>, etag: Option<Arc<str>>) -> Document {
     let mut out = Hashing { hash: Sha256::new(), inner: GzEncoder::new(Vec::new(), Compression::default()) };
     let written = match id {
-        DocumentId::Legacy(path) => write_json(&mut out, &legacy(path, snapshot, "")),
-        DocumentId::Aggregated(root) => write_json(&mut out, &aggregated(snapshot, *root)),
+        DocumentId::Legacy(path) => write_json(&mut out, &legacy(path, snapshot, "").as_ref().map(Ordered)),
+        DocumentId::Aggregated(root) => write_json(&mut out, &Ordered(&aggregated(snapshot, *root))),
         DocumentId::OpenApiV2 => openapi::write_v2_document(snapshot, &mut out),
         DocumentId::OpenApiV2Protobuf => openapi::write_v2_protobuf_document(snapshot, &mut out),
         DocumentId::OpenApiV3Index => write_json(&mut out, &index),

@@ -4,6 +4,7 @@
 mod cache;
 mod documents;
 mod groups;
+mod order;
 
 pub use documents::{Document, DocumentId, Documents};
 

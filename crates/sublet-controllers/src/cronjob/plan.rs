@@ -107,6 +107,12 @@ pub(super) fn plan(observed: &Observed) -> Plan {
         );
         plan.event(EventKind::Warning, "UnsupportedSchedule", message);
     }
+    if schedule.next(observed.now).is_none() {
+        // The 31st of February.
+        let why = format!("invalid schedule: {text} : time difference between two schedules is less than 1 second");
+        plan.event(EventKind::Warning, "InvalidSchedule", why);
+        return plan;
+    }
     start(observed, &schedule, &mut plan);
     plan.after = next_look(cronjob, &schedule, observed.now);
     plan
@@ -316,6 +322,8 @@ mod tests {
     #[test]
     fn bad_schedules_are_told() {
         assert_eq!(reasons(&step(&cronjob(json!({"schedule": "x"}), json!({})), &[], "2026-01-01T10:00:10Z")), ["UnparseableSchedule"]);
+        let never = cronjob(json!({"schedule": "59 23 31 2 *"}), json!({}));
+        assert_eq!(reasons(&step(&never, &[], "2026-01-01T10:00:10Z")), ["InvalidSchedule"]);
         assert_eq!(reasons(&step(&cronjob(json!({"timeZone": "x/y"}), json!({})), &[], "2026-01-01T10:00:10Z")), ["UnknownTimeZone"]);
     }
 }
