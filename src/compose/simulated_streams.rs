@@ -10,6 +10,7 @@ use serde_json::{Value, json};
 use std::sync::Arc;
 use std::time::Duration;
 use sublet_apiserver::hooks::{ConnectTarget, Connector};
+use sublet_apiserver::http::body::RequestBody;
 use sublet_apiserver::http::{Body, HttpResponse, Query};
 use sublet_host::{Executed, LogRequest, SimulatedShell};
 use sublet_machinery::{ApiError, ObjectExt};
@@ -66,7 +67,7 @@ impl SimulatedStreams {
         Ok(response)
     }
 
-    fn exec(&self, pod: &Arc<Value>, query: &Query, mut request: Request<Bytes>, attach: bool) -> Result<HttpResponse, ApiError> {
+    fn exec(&self, pod: &Arc<Value>, query: &Query, mut request: Request<RequestBody>, attach: bool) -> Result<HttpResponse, ApiError> {
         let container = sublet_host::stream_container(pod, query.get("container"))?;
         let words: Vec<String> = query.all("command").map(str::to_string).collect();
         if words.is_empty() && !attach {
@@ -95,7 +96,7 @@ impl SimulatedStreams {
 
 #[async_trait]
 impl Connector for SimulatedStreams {
-    async fn connect(&self, target: ConnectTarget<'_>, request: Request<Bytes>) -> Result<HttpResponse, ApiError> {
+    async fn connect(&self, target: ConnectTarget<'_>, request: Request<RequestBody>) -> Result<HttpResponse, ApiError> {
         match (target.info.resource.as_str(), target.info.subresource.as_str()) {
             ("pods", "log") => self.log(&target.object, target.query),
             ("pods", "exec") => self.exec(&target.object, target.query, request, false),
@@ -120,7 +121,7 @@ async fn wait_for_end(client: Client, namespace: String, name: String, uid: Stri
 }
 
 /// The server's half of the WebSocket handshake.
-fn accept(request: &mut Request<Bytes>) -> Result<(hyper::upgrade::OnUpgrade, HttpResponse), ApiError> {
+fn accept<B>(request: &mut Request<B>) -> Result<(hyper::upgrade::OnUpgrade, HttpResponse), ApiError> {
     let headers = request.headers();
     let websocket = headers.get(UPGRADE).is_some_and(|u| u.as_bytes().eq_ignore_ascii_case(b"websocket"));
     let key = headers.get(SEC_WEBSOCKET_KEY).filter(|_| websocket);

@@ -15,6 +15,7 @@ mod shell;
 mod start;
 mod step;
 mod streams;
+mod usage;
 
 pub(crate) use agent::add;
 pub use behaviour::ANNOTATION_PREFIX;
@@ -22,3 +23,4 @@ pub use node::FAIL_ANNOTATION;
 pub(crate) use node::Nodes;
 pub(crate) use references::claim_name;
 pub use streams::{Executed, LogRequest, SimulatedShell, is_interactive, simulated_log, stream_container};
+pub use usage::{simulated_node_usage, simulated_pod_usage};
