@@ -11,6 +11,7 @@ use std::time::Duration;
 use sublet::compose::host::{EmbeddedHost, EmbeddedHostSpec, Operator};
 use sublet::compose::name_server::host_resolver;
 use sublet::compose::packed::PackedConfig;
+use sublet::compose::streams::HostApi;
 use sublet::compose::tenant_reach;
 use sublet_e2e::{Cluster, eventually};
 use sublet_host::HostConfig;
@@ -51,13 +52,15 @@ async fn bench(arguments: Arguments) -> Result<()> {
     })
     .await?;
     let cluster = Cluster::from_text(&kubeconfig(&host)).await?;
+    let file = kube::config::Kubeconfig::from_yaml(&kubeconfig(&host))?;
+    let streams = HostApi::new(&kube::Config::from_custom_kubeconfig(file, &Default::default()).await?)?;
     let start = || async {
         let config = PackedConfig {
             dir: dir.path().join("tenants"),
             listen,
             service_cidr,
             pods_reach: tenant_reach(listen, None),
-            streams: (*cluster).clone(),
+            streams: streams.clone(),
             resolver: host_resolver(),
             pods_resolve: true,
         };

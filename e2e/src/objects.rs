@@ -169,6 +169,17 @@ pub fn inside(namespace: &str, name: &str) -> Value {
     pod
 }
 
+/// A pod that answers on port 8080.
+pub fn reached(namespace: &str, name: &str) -> Value {
+    let mut pod = pod(namespace, name);
+    let mut main = container(IMAGE_NEXT);
+    main.as_object_mut().map(|main| main.remove("command"));
+    main["args"] = json!(["netexec", "--http-port=8080", "--udp-port=-1"]);
+    main["ports"] = json!([{"name": "http", "containerPort": 8080}]);
+    pod["spec"]["containers"] = json!([main]);
+    pod
+}
+
 /// A pod with the tools that ask for names.
 pub fn asker(namespace: &str, name: &str) -> Value {
     let mut pod = pod(namespace, name);

@@ -1,10 +1,11 @@
 //! `sublet dev`
 
 use super::apiserver::{terminated, write_kubeconfig};
-use super::host::client;
+use super::host::{client, config};
 use crate::compose::host::{EmbeddedHost, EmbeddedHostSpec, Operator};
 use crate::compose::name_server::host_resolver;
 use crate::compose::packed::PackedConfig;
+use crate::compose::streams::HostApi;
 use crate::compose::tenant_reach;
 use anyhow::{Context as _, Result};
 use clap::Args;
@@ -59,7 +60,7 @@ impl Dev {
         let (host, streams, host_kubeconfig, embedded) = match &arguments.host_kubeconfig {
             Some(path) => {
                 let host = client(Some(path), None).await?;
-                (host.clone(), host, path.clone(), None)
+                (host, streams(path).await?, path.clone(), None)
             }
             None => {
                 let embedded = EmbeddedHost::start(EmbeddedHostSpec {
@@ -70,7 +71,7 @@ impl Dev {
                 })
                 .await?;
                 let path = write_kubeconfig(dir, "host.kubeconfig", "host", embedded.api.address, &embedded.pki)?;
-                (embedded.api.client("sublet"), client(Some(&path), None).await?, path, Some(embedded))
+                (embedded.api.client("sublet"), streams(&path).await?, path, Some(embedded))
             }
         };
         let operator = start_operator(
@@ -98,7 +99,7 @@ impl Dev {
 /// The operator with its tenants under `dir`; `simulated`: on a host whose pods run nothing.
 pub async fn start_operator(
     host: Client,
-    streams: Client,
+    streams: HostApi,
     dir: &Path,
     listen: IpAddr,
     pods_reach: Option<&str>,
@@ -117,6 +118,11 @@ pub async fn start_operator(
         pods_resolve: simulated || pods_reach.is_some() || !listen.is_loopback() && !listen.is_unspecified(),
     };
     Operator::start(host, config, selector).await
+}
+
+/// Over the network: a client within the process cannot upgrade.
+async fn streams(kubeconfig: &Path) -> Result<HostApi> {
+    HostApi::new(&config(Some(kubeconfig), None).await?)
 }
 
 pub async fn run(arguments: Arguments) -> Result<ExitCode> {

@@ -57,9 +57,10 @@ pub async fn run(arguments: Arguments) -> Result<ExitCode> {
 async fn run_here(arguments: &Arguments, dir: &Path) -> Result<ExitCode> {
     std::fs::create_dir_all(dir).with_context(|| format!("cannot create {}", dir.display()))?;
     let host = arguments.host.client().await?;
+    let streams = arguments.host.streams().await?;
     let reach = arguments.pods_reach.as_deref();
     let range = arguments.service_cluster_ip_range;
-    let operator = start_operator(host.clone(), host, dir, arguments.listen, reach, range, &arguments.selector, false).await?;
+    let operator = start_operator(host, streams, dir, arguments.listen, reach, range, &arguments.selector, false).await?;
     eprintln!("The operator follows VirtualCluster objects; Ctrl-C stops it and its tenants' API servers.");
     terminated().await;
     operator.stop().await;

@@ -40,7 +40,7 @@ pub async fn run(arguments: Arguments) -> Result<ExitCode> {
         listen: arguments.listen,
         service_cidr: arguments.service_cluster_ip_range,
         pods_reach: PodReach::Service,
-        streams: host.clone(),
+        streams: arguments.host.streams_or_in_cluster().await?,
         resolver: host_resolver(),
         pods_resolve: true,
     };

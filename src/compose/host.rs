@@ -5,6 +5,7 @@ use super::api_server::{ApiServer, ApiServerSpec};
 use super::controllers;
 use super::packed::{Packed, PackedConfig};
 use super::simulated_streams::SimulatedStreams;
+use super::simulated_usage::SimulatedUsage;
 use anyhow::{Context as _, Result};
 use ipnet::IpNet;
 use jiff::Timestamp;
@@ -65,6 +66,7 @@ impl EmbeddedHost {
         })
         .await?;
         api.server.set_connector(Arc::new(SimulatedStreams::new(api.client("sublet"))));
+        api.server.set_usage_source(Arc::new(SimulatedUsage::new(api.client("sublet"))));
         let cancel = CancellationToken::new();
         let config = ControllersConfig {
             root_ca_pem: pki.authority.certificate_pem().to_string(),

@@ -12,9 +12,11 @@ pub mod name_server;
 pub mod packed;
 pub mod placed;
 pub mod simulated_streams;
+pub mod simulated_usage;
 pub mod streams;
 pub mod tenant;
 pub mod transfer;
+pub mod usage;
 
 /// How pods reach the API servers of this process: as told, or where it listens.
 pub fn tenant_reach(listen: std::net::IpAddr, told: Option<&str>) -> tenant::PodReach {

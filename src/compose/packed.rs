@@ -2,8 +2,10 @@
 
 use super::external::{self, External};
 use super::front::{self, Bound};
+use super::streams::HostApi;
 use super::tenant::{ControlPlane, Place, PodReach, remove_copies};
 use super::transfer::{self, Offer};
+use super::usage::HostUsage;
 use anyhow::Context as _;
 use async_trait::async_trait;
 use ipnet::IpNet;
@@ -32,7 +34,7 @@ pub struct PackedConfig {
     pub service_cidr: IpNet,
     pub pods_reach: PodReach,
     /// The host over the network, for streams: a client within the process cannot upgrade.
-    pub streams: Client,
+    pub streams: HostApi,
     /// The host's own name servers and search domains.
     pub resolver: ResolverConfig,
     /// Whether pods can reach the tenants' name servers.
@@ -105,6 +107,7 @@ impl Slot {
 pub struct Packed {
     config: PackedConfig,
     host: Arc<HostCache>,
+    usage: Arc<HostUsage>,
     upstream: Arc<Upstream>,
     /// By UID. The outer lock is held for map moves; each tenant has its own for what takes time.
     planes: Mutex<HashMap<String, Arc<Mutex<Slot>>>>,
@@ -113,7 +116,8 @@ pub struct Packed {
 impl Packed {
     pub fn new(config: PackedConfig, host: Arc<HostCache>) -> Self {
         let upstream = Arc::new(Upstream::new(config.resolver.servers.clone()));
-        Self { config, host, upstream, planes: Mutex::default() }
+        let usage = Arc::new(HostUsage::new(host.client().clone()));
+        Self { config, host, usage, upstream, planes: Mutex::default() }
     }
 
     /// For a process in the cluster: one watch of each kind when the host lets us read all namespaces, one
@@ -179,6 +183,7 @@ impl Packed {
             service_cidr: self.config.service_cidr,
             pods_reach: self.config.pods_reach.clone(),
             streams: self.config.streams.clone(),
+            usage: self.usage.clone(),
             searches: self.config.pods_resolve.then(|| self.config.resolver.searches.clone()),
             upstream: self.upstream.clone(),
         }

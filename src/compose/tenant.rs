@@ -5,7 +5,8 @@ use super::api_server::{ApiServer, ApiServerSpec};
 use super::controllers;
 use super::front::{self, Bound};
 use super::name_server;
-use super::streams::HostStreams;
+use super::streams::{Copies, HostApi, HostStreams};
+use super::usage::{HostUsage, TenantUsage};
 use anyhow::{Context as _, Result};
 use ipnet::IpNet;
 use std::net::IpAddr;
@@ -22,7 +23,7 @@ use sublet_operator::{ControlPlaneError, PlaneStatus, Tenant};
 use sublet_pki::Pki;
 use sublet_runtime::{Client, Clock};
 use sublet_storage::{Backend, EmbeddedBackend, Options};
-use sublet_syncer::translate::{NAME_BYTES_MAX_LABEL, NAME_BYTES_MAX_POD, Names, TenantKey};
+use sublet_syncer::translate::Names;
 use sublet_syncer::{HostCache, HostHandle, Layout, PodConfig, SyncRules, Syncer, SyncerConfig, SyncerStatus, TenantIdentity};
 use tokio::net::TcpListener;
 use tokio::sync::watch;
@@ -47,6 +48,7 @@ pub struct ControlPlane {
     identity: String,
     controllers: JoinHandle<()>,
     controllers_cancel: CancellationToken,
+    streams: Option<Arc<HostStreams>>,
     syncer: Option<RunningSyncer>,
 }
 
@@ -89,7 +91,9 @@ pub struct Place {
     /// How pods on the host reach this process.
     pub pods_reach: PodReach,
     /// The host's API for streams.
-    pub streams: Client,
+    pub streams: HostApi,
+    /// What the host knows of what pods use.
+    pub usage: Arc<HostUsage>,
     /// What pods are told of the host's names; `None`: pods cannot reach the tenant's name server.
     pub searches: Option<Vec<String>>,
     /// Where names of others come from.
@@ -158,6 +162,7 @@ impl ControlPlane {
             identity,
             controllers,
             controllers_cancel,
+            streams: None,
             syncer: None,
         };
         plane.attach_syncer(tenant, place);
@@ -169,12 +174,12 @@ impl ControlPlane {
         let syncer = syncer(tenant, self.api.client("sublet"), &self.host, self.pod_config(place));
         self.api.server.set_service_allocator(Arc::new(HostAllocator(syncer.service_allocator())));
         let names = Names::new(identity(tenant), &*tenant.namespace);
-        let locate = move |resource: &str, namespace: &str, name: &str| {
-            let bytes_max = if resource == "pods" { NAME_BYTES_MAX_POD } else { NAME_BYTES_MAX_LABEL };
-            let key = names.host_key(&TenantKey::new(namespace, name), bytes_max).namespaced();
-            Some((key.namespace, key.name))
-        };
-        self.api.server.set_connector(Arc::new(HostStreams::new(place.streams.clone(), Arc::new(locate))));
+        let copies = Copies::new(names, self.host.clone());
+        let usage = TenantUsage::new(place.usage.clone(), copies.clone(), &tenant.namespace, &tenant.uid);
+        self.api.server.set_usage_source(Arc::new(usage));
+        let streams = Arc::new(HostStreams::new(place.streams.clone(), copies));
+        self.api.server.set_connector(streams.clone());
+        self.streams = Some(streams);
         if !tenant.paused {
             self.syncer = Some(RunningSyncer::start(syncer));
         }
@@ -268,6 +273,9 @@ impl ControlPlane {
             tracing::error!(%error, "the controllers ended badly");
         }
         self.dns.stop().await;
+        if let Some(streams) = self.streams {
+            streams.stop().await;
+        }
         self.api.stop().await;
     }
 }

@@ -112,6 +112,8 @@ fn shard_rules() -> Vec<Value> {
     for gvr in HostCache::shared_kinds() {
         shared.entry(gvr.group.to_string()).or_default().push(gvr.resource.to_string());
     }
+    // `kubectl top nodes` in tenants, for the nodes that they see.
+    rules.push(rule("metrics.k8s.io", &["nodes"], &["get", "list"]));
     rules.extend(shared.into_iter().map(|(group, resources)| json!({"apiGroups": [group], "resources": resources, "verbs": READ})));
     rules
 }
@@ -134,7 +136,8 @@ fn tenant_rules() -> Vec<Value> {
         // Streams, each behind the tenant's own authorization and after a lookup of the tenant's own pod.
         rule("", &["pods/log"], &["get"]),
         rule("", &["pods/exec", "pods/attach", "pods/portforward"], &["get", "create"]),
-        rule("", &["pods/proxy", "services/proxy"], &["get", "create", "update", "patch", "delete"]),
+        rule("", &["pods/proxy"], &["get", "create", "update", "patch", "delete"]),
+        rule("metrics.k8s.io", &["pods"], &["get", "list"]),
         // What happens to copies is told to the tenant; the operator tells of the cluster itself.
         rule("", &["events"], &["get", "list", "watch", "create", "patch"]),
         // When a quota changes, what it refused is tried again.

@@ -2,7 +2,8 @@
 
 use crate::harness::server::binary;
 use crate::harness::{PATIENCE, Server};
-use std::io::Write as _;
+use std::io::{BufRead as _, BufReader, Read as _, Write as _};
+use std::net::TcpStream;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 use std::time::{Duration, Instant};
@@ -112,7 +113,7 @@ spec:
     metadata: {labels: {app: web}}
     spec:
       terminationGracePeriodSeconds: 1
-      containers: [{name: main, image: busybox:1, command: [sleep, '100000']}]
+      containers: [{name: main, image: busybox:1, command: [sleep, '100000'], ports: [{containerPort: 80}]}]
 ---
 apiVersion: v1
 kind: ConfigMap
@@ -216,6 +217,67 @@ fn reaching_in(tenant: &Tenant) {
     contains(&tenant.fail(&format!("exec {pod} -c absent -- true")), &["container absent is not valid for pod"]);
     contains(&tenant.fail("logs absent"), &["pods \"absent\" not found"]);
     contains(&tenant.fail(&format!("logs {pod} -c absent")), &["container absent is not valid for pod"]);
+    for websocket in ["true", "false"] {
+        streaming(tenant, &pod, websocket);
+    }
+    assert_eq!(tenant.run(&format!("get --raw /api/v1/namespaces/default/pods/http:{pod}:80/proxy/hostname")), pod);
+    contains(&tenant.run("get --raw /api/v1/namespaces/default/services/web:80/proxy/hostname"), &["web-"]);
+    contains(
+        &tenant.fail("get --raw /api/v1/namespaces/default/services/web:81/proxy/"),
+        &["no service port 81 found for service \"web\""],
+    );
+    contains(&tenant.fail("get --raw /api/v1/namespaces/default/services/absent:80/proxy/"), &["services \"absent\" not found"]);
+    let node = tenant.run(&format!("get pod {pod} -o jsonpath={{.spec.nodeName}}"));
+    contains(&tenant.fail(&format!("get --raw /api/v1/nodes/{node}/proxy/pods")), &["is not offered to virtual clusters"]);
+    // What a Service points at beside the tenant's pods is not reached.
+    tenant.run(&format!("apply -f {}", tenant.file("outside.yaml", OUTSIDE)));
+    contains(&tenant.fail("get --raw /api/v1/namespaces/default/services/outside:http/proxy/"), &["no endpoints available for service"]);
+    tenant.run("delete service,endpointslice outside");
+    tenant.eventually("top pods", |text| text.contains(&pod));
+    assert_eq!(tenant.run("top pods -l app=web --no-headers").lines().count(), tenant.run("get pods -l app=web -o name").lines().count());
+    contains(&tenant.run("top nodes"), &["CPU(cores)", "node-"]);
+}
+
+/// A Service of an address that is no pod's.
+const OUTSIDE: &str = r"apiVersion: v1
+kind: Service
+metadata: {name: outside}
+spec: {ports: [{name: http, port: 80}]}
+---
+apiVersion: discovery.k8s.io/v1
+kind: EndpointSlice
+metadata: {name: outside, labels: {kubernetes.io/service-name: outside}}
+addressType: IPv4
+ports: [{name: http, port: 80}]
+endpoints: [{addresses: [10.96.0.1]}]
+";
+
+/// The same over WebSocket and SPDY.
+fn streaming(tenant: &Tenant, pod: &str, websocket: &str) {
+    let command = |arguments: &[&str]| {
+        let mut command = tenant.command(arguments);
+        command.env("KUBECTL_REMOTE_COMMAND_WEBSOCKETS", websocket).env("KUBECTL_PORT_FORWARD_WEBSOCKETS", websocket);
+        command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        command
+    };
+    let mut exec = command(&["exec", "-i", pod, "--", "sh", "-c", "cat; echo err >&2; exit 3"]).spawn().unwrap();
+    exec.stdin.take().unwrap().write_all(b"in and out").unwrap();
+    let ended = exec.wait_with_output().unwrap();
+    assert_eq!((ended.status.code(), ended.stdout.as_slice()), (Some(3), b"in and out".as_slice()), "WebSocket: {websocket}");
+    assert!(ended.stderr.starts_with(b"err\n"), "WebSocket: {websocket}: {ended:?}");
+    let mut forward = command(&["port-forward", pod, ":80"]).spawn().unwrap();
+    let mut told = BufReader::new(forward.stdout.take().unwrap());
+    let mut line = String::new();
+    told.read_line(&mut line).unwrap();
+    let address = line.split_whitespace().nth(2).unwrap_or_default();
+    let mut stream = TcpStream::connect(address).unwrap_or_else(|e| panic!("WebSocket: {websocket}: {line:?}: {e}"));
+    stream.set_read_timeout(Some(PATIENCE)).unwrap();
+    stream.write_all(b"GET /hostname HTTP/1.0\r\n\r\n").unwrap();
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer).unwrap();
+    forward.kill().unwrap();
+    forward.wait().unwrap();
+    assert!(answer.starts_with("HTTP/1.1 200 OK\r\n") && answer.ends_with(pod), "WebSocket: {websocket}: {answer:?}");
 }
 
 fn changing(tenant: &Tenant) {

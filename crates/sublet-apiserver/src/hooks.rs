@@ -1,6 +1,7 @@
 //! Where the embedding process takes part in requests: numbers that a host owns, and streams to pods.
 
 use crate::admission::UserInfo;
+use crate::http::body::RequestBody;
 use crate::http::{HttpResponse, Query, RequestInfo};
 use async_trait::async_trait;
 use http::Request;
@@ -31,18 +32,44 @@ pub trait Allocation: Send {
     async fn rollback(self: Box<Self>);
 }
 
-/// What a connecting request is about.
+/// Tells what pods and nodes use.
+#[async_trait]
+pub trait UsageSource: Send + Sync + 'static {
+    /// Whether there are figures at all; asked again and again.
+    async fn is_there(&self) -> bool;
+
+    /// An answer for each pod: `timestamp`, `window` and `containers` of a `PodMetrics`; `None` where there are none.
+    async fn of_pods(&self, pods: &[Arc<Value>]) -> Result<Vec<Option<Value>>, ApiError>;
+
+    /// An answer for each node: `timestamp`, `window` and `usage` of a `NodeMetrics`.
+    async fn of_nodes(&self, nodes: &[Arc<Value>]) -> Result<Vec<Option<Value>>, ApiError>;
+}
+
+/// What a connecting request is about. All is checked that can be checked without the node.
 pub struct ConnectTarget<'a> {
     pub info: &'a RequestInfo,
     pub query: &'a Query,
     pub user: &'a UserInfo,
-    /// The pod, service or node.
+    /// The pod or node; of a service, one of the pods behind it.
     pub object: Arc<Value>,
+    /// Where a request through `proxy` goes there.
+    pub proxied: Option<Proxied>,
+}
+
+/// Scheme, port and path at a pod or node.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Proxied {
+    /// `http`, `https`, or empty, which is `http`.
+    pub scheme: String,
+    /// As it was asked for, so anything; empty when there is none.
+    pub port: String,
+    /// Decoded; without segments that lead upwards. Empty or beginning with a slash.
+    pub path: String,
 }
 
 /// Serves `log`, `exec`, `attach`, `portforward` and `proxy`.
 #[async_trait]
 pub trait Connector: Send + Sync + 'static {
-    /// `request` still has its upgrade; its body is already read.
-    async fn connect(&self, target: ConnectTarget<'_>, request: Request<bytes::Bytes>) -> Result<HttpResponse, ApiError>;
+    /// `request` still has its upgrade and its body.
+    async fn connect(&self, target: ConnectTarget<'_>, request: Request<RequestBody>) -> Result<HttpResponse, ApiError>;
 }

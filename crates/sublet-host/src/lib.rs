@@ -18,6 +18,7 @@ mod volumes;
 pub use config::{HostConfig, Timings};
 pub use kubelet::{ANNOTATION_PREFIX, FAIL_ANNOTATION};
 pub use kubelet::{Executed, LogRequest, SimulatedShell, is_interactive, simulated_log, stream_container};
+pub use kubelet::{simulated_node_usage, simulated_page, simulated_pod_usage};
 pub use volumes::{DEFAULT_CLASS, PROVISIONER};
 
 use std::sync::Arc;

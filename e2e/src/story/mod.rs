@@ -9,6 +9,7 @@ mod names;
 mod quota;
 mod restart;
 mod tenants;
+mod ways;
 mod workloads;
 
 use crate::Cluster;
@@ -76,6 +77,7 @@ pub fn chapters() -> Vec<Chapter> {
         chapter("Names lead to each tenant's own Services", |s| Box::pin(dns::leads_to_its_own(s))),
         chapter("Changes reach the host; the tenant stays the source of truth", |s| Box::pin(changes::follow(s))),
         chapter("Real containers: logs and exec reach them", |s| Box::pin(containers::are_reached(s))),
+        chapter("Proxies, ports and figures lead to a tenant's own pods", |s| Box::pin(ways::lead_to_own_pods(s))),
         chapter("Long and colliding names", |s| Box::pin(names::hold(s))),
         chapter("A host quota refuses, and the tenant reads why", |s| Box::pin(quota::is_told(s))),
         chapter("A restart changes nothing", |s| Box::pin(restart::changes_nothing(s))),

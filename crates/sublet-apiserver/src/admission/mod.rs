@@ -76,6 +76,8 @@ pub struct Attributes<'a> {
     /// The parameters of the request, which its options are made of.
     pub query: Option<&'a Query>,
     pub delete_options: Option<&'a DeleteOptions>,
+    /// The path behind `proxy`.
+    pub connect_path: Option<String>,
     /// What extensions of the API server note about the request, for whoever audits.
     pub annotations: BTreeMap<String, String>,
     /// A step of a request that extensions have judged as a whole, or of the server's own making.
@@ -128,6 +130,7 @@ impl<'a> Attributes<'a> {
             warnings: Vec::new(),
             query: None,
             delete_options: None,
+            connect_path: None,
             annotations: BTreeMap::new(),
             is_inner: false,
             reinvocation: Reinvocation::default(),

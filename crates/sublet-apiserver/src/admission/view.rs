@@ -119,7 +119,6 @@ impl Attributes<'_> {
 
     pub(crate) fn old_seen(&self) -> Option<Cow<'_, Value>> {
         match self.operation {
-            // Only plugins look at what is connected to.
             Operation::Connect => None,
             _ => self.old.as_deref().map(|old| self.seen(old)),
         }
@@ -145,29 +144,38 @@ impl Attributes<'_> {
         }
     }
 
+    /// The parameters of a connection as the object that they are: `PodExecOptions` and its like.
     fn connect_options(&self) -> Value {
-        const FLAGS: [&str; 9] =
-            ["stdin", "stdout", "stderr", "tty", "follow", "previous", "timestamps", "insecureSkipTLSVerifyBackend", "stream"];
         let kind = self.kind();
         let mut options = json!({"kind": kind.kind, "apiVersion": kind.api_version()});
         let Some(query) = self.query else { return options };
-        for name in FLAGS {
-            if query.bool(name) && name != "stream" {
-                options[name] = json!(true);
+        let flags: &[&str] = match self.subresource {
+            "exec" | "attach" => &["stdin", "stdout", "stderr", "tty"],
+            _ => &[],
+        };
+        for name in flags.iter().filter(|name| query.bool(name)) {
+            options[*name] = json!(true);
+        }
+        if !flags.is_empty() && !query.get("container").is_empty() {
+            options["container"] = json!(query.get("container"));
+        }
+        match self.subresource {
+            // A list without `omitempty`: it is there, and null when it is empty.
+            "exec" => {
+                let command: Vec<&str> = query.all("command").collect();
+                options["command"] = if command.is_empty() { Value::Null } else { json!(command) };
             }
-        }
-        for name in ["container", "path"] {
-            if query.has(name) {
-                options[name] = json!(query.get(name));
+            "portforward" => {
+                let ports: Vec<i32> = query.all("ports").filter_map(|p| p.parse().ok()).collect();
+                if !ports.is_empty() {
+                    options["ports"] = json!(ports);
+                }
             }
-        }
-        let command: Vec<&str> = query.all("command").collect();
-        if !command.is_empty() {
-            options["command"] = json!(command);
-        }
-        let ports: Vec<i64> = query.all("ports").filter_map(|p| p.parse().ok()).collect();
-        if !ports.is_empty() {
-            options["ports"] = json!(ports);
+            _ => {
+                if let Some(path) = self.connect_path.as_ref().filter(|path| !path.is_empty()) {
+                    options["path"] = json!(path);
+                }
+            }
         }
         options
     }

@@ -105,7 +105,7 @@ impl Documents {
         };
         let mut paths: serde_json::Map<_, _> = openapi::v3_document_names(snapshot).into_iter().filter_map(entry).collect();
         // Other servers are asked for theirs when somebody wants them.
-        for external in snapshot.external.iter().filter(|e| e.current) {
+        for external in snapshot.external.iter().filter(|e| e.current && !e.own) {
             let name = format!("apis/{}/{}", external.group, external.version);
             let url = format!("/openapi/v3/{name}");
             paths.entry(name).or_insert_with(|| json!({ "serverRelativeURL": url }));
@@ -190,7 +190,7 @@ fn builtin_etag(id: &DocumentId, snapshot: &Snapshot) -> Option<Arc<str>> {
         _ => None,
     };
     let rows = || snapshot.resources.values().filter(move |r| group.is_none_or(|g| r.group == g));
-    let external = group.is_none() && !snapshot.external.is_empty();
+    let external = snapshot.external.iter().any(|e| group.is_none_or(|g| g == e.group));
     if !exists(id, snapshot) || external || rows().any(|r| r.custom.is_some()) {
         return None;
     }

@@ -89,7 +89,8 @@ fn resource_list(group: &str, version: &str, snapshot: &Snapshot) -> Option<Valu
         resources.extend(row.subresources.iter().map(|s| subresource_value(row, s)));
     }
     if resources.is_empty() {
-        return None;
+        let external = snapshot.external.iter().find(|e| e.own && e.group == group && e.version == version)?;
+        resources.extend(external.resources.iter().map(external_value));
     }
     let mut list = Map::new();
     list.insert("kind".into(), "APIResourceList".into());
@@ -102,6 +103,14 @@ fn resource_list(group: &str, version: &str, snapshot: &Snapshot) -> Option<Valu
     }
     list.insert("resources".into(), Value::Array(resources));
     Some(Value::Object(list))
+}
+
+/// A resource without a row, from the form of aggregated discovery.
+fn external_value(resource: &Value) -> Value {
+    json!({
+        "name": resource["resource"], "singularName": resource["singularResource"], "namespaced": resource["scope"] == "Namespaced",
+        "kind": resource["responseKind"]["kind"], "verbs": resource["verbs"],
+    })
 }
 
 fn resource_value(row: &Resource) -> Value {

@@ -98,8 +98,9 @@ fn versions_of_other_servers_are_listed() {
         version_priority: 100,
         resources: resources.clone(),
         current: false,
+        own: false,
     };
-    registry.set_external(vec![metrics]);
+    registry.set_external(vec![metrics.clone()]);
     let snapshot = registry.snapshot();
     let list = legacy("/apis", &snapshot, "").expect("/apis");
     assert_eq!(list["groups"].as_array().expect("groups").last().expect("a group")["name"], "metrics.k8s.io");
@@ -107,4 +108,8 @@ fn versions_of_other_servers_are_listed() {
     let all = aggregated(&snapshot, Root::Apis);
     let last = all["items"].as_array().expect("items").last().expect("a group").clone();
     assert_eq!(last["versions"], json!([{"version": "v1beta1", "resources": resources, "freshness": "Stale"}]));
+    // What is answered here is listed here.
+    registry.set_external(vec![External { own: true, current: true, ..metrics }]);
+    let list = legacy("/apis/metrics.k8s.io/v1beta1", &registry.snapshot(), "").expect("the group version");
+    assert_eq!((&list["groupVersion"], &list["resources"][0]["name"]), (&json!("metrics.k8s.io/v1beta1"), &json!("nodes")));
 }

@@ -5,6 +5,7 @@ use futures::Stream;
 use futures::stream::BoxStream;
 use http_body::{Body as HttpBody, Frame, SizeHint};
 use http_body_util::BodyExt;
+use http_body_util::combinators::UnsyncBoxBody;
 use std::pin::Pin;
 use std::task::{Context, Poll};
 use sublet_machinery::ApiError;
@@ -16,6 +17,9 @@ pub const BODY_BYTES_MAX: usize = 3 << 20;
 const DROPPED_BYTES_MAX: usize = 32 << 20;
 
 pub type BoxError = Box<dyn std::error::Error + Send + Sync>;
+
+/// A request body that is passed on as it comes.
+pub type RequestBody = UnsyncBoxBody<Bytes, BoxError>;
 
 /// A response body: all at once, or a stream for as long as the client listens.
 pub enum Body {

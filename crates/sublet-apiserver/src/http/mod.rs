@@ -10,3 +10,5 @@ pub use body::Body;
 pub use query::Query;
 pub use request_info::RequestInfo;
 pub use respond::HttpResponse;
+
+pub use crate::server::is_upgrade;

@@ -30,6 +30,11 @@ impl Query {
         self.0.iter().filter(move |(k, _)| k == name).map(|(_, v)| v.as_str())
     }
 
+    /// The parameters as they were read, for a request to another server.
+    pub fn encoded(&self) -> String {
+        form_urlencoded::Serializer::new(String::new()).extend_pairs(self.0.iter()).finish()
+    }
+
     /// Go's strconv.ParseBool after upstream's rule: present without value, and anything but 0 and false, is true.
     pub fn bool(&self, name: &str) -> bool {
         self.has(name) && !matches!(self.get(name).to_ascii_lowercase().as_str(), "false" | "0")

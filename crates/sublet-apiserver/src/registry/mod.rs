@@ -165,7 +165,7 @@ pub struct Snapshot {
     pub generation: u64,
 }
 
-/// A group version behind an APIService with a `spec.service`.
+/// A group version that has no rows: behind an APIService with a `spec.service`, or of figures that are kept elsewhere.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct External {
     pub group: String,
@@ -177,6 +177,8 @@ pub struct External {
     pub resources: Vec<serde_json::Value>,
     /// Whether they were told just now: otherwise their `freshness` is `Stale`.
     pub current: bool,
+    /// Answered by this server, from figures that it gets elsewhere.
+    pub own: bool,
 }
 
 impl Snapshot {

@@ -15,7 +15,6 @@ use crate::http::{HttpResponse, respond};
 use crate::server::Server;
 use http::StatusCode;
 use serde_json::{Value, json};
-use std::sync::Arc;
 use sublet_machinery::{ApiError, ObjectExt};
 
 impl Server {
@@ -78,23 +77,6 @@ impl Server {
     ) -> Result<Written, ApiError> {
         let manager = Manager { name: request.field_manager()?, subresource: request.info.subresource.clone() };
         self.modify(request, Some(&manager), dry_run, |live| change(live).map(Change::To)).await
-    }
-
-    /// The object for a connecting request, once it is known to exist.
-    pub(crate) fn connect_object(&self, request: &ResourceRequest<'_>) -> Result<Arc<Value>, ApiError> {
-        // `pods/NAME:PORT/proxy` and `services/SCHEME:NAME:PORT/proxy` name the object in the middle.
-        let name = &request.info.name;
-        let parts: Vec<&str> = name.split(':').collect();
-        let object_name = match parts.as_slice() {
-            [_scheme, name, _port] => name,
-            [name, ..] => name,
-            [] => "",
-        };
-        let entry = self
-            .store()
-            .get(&storage_resource(&request.resource), request.namespace(), object_name)
-            .ok_or_else(|| request.not_found(object_name))?;
-        Ok(Arc::new(entry.value()))
     }
 }
 

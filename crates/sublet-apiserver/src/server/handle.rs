@@ -1,30 +1,31 @@
 //! The way of a request: who asks, may they, what do they want, how is the answer written.
 
 use super::Server;
+use super::connect::is_connection;
 use super::health;
 use super::system::system_user;
-use crate::admission::{Attributes, Operation, UserInfo};
+use crate::admission::UserInfo;
 use crate::auth::authn::Certified;
 use crate::auth::authn::impersonation::impersonate;
 use crate::auth::authz::AuthzAttributes;
-use crate::hooks::ConnectTarget;
 use crate::http::body::{self, BoxError};
 use crate::http::negotiate::{self, Accepted, Encoding};
 use crate::http::respond::{self, HttpResponse};
-use crate::http::{Body, Query, RequestInfo};
+use crate::http::{Query, RequestInfo};
 use crate::registry::{Resource, Snapshot};
 use crate::rest::ResourceRequest;
 use crate::rest::delete::DeleteOptions;
 use bytes::Bytes;
 use http::request::Parts;
 use http::{HeaderMap, Method, Request, StatusCode};
+use http_body_util::BodyExt as _;
 use jiff::Timestamp;
 use serde_json::json;
 use std::borrow::Cow;
 use std::sync::{Arc, Mutex};
 use sublet_machinery::selector::FieldSelector;
 use sublet_machinery::structural::format::parse_go_duration;
-use sublet_machinery::{ApiError, ObjectExt, Reason};
+use sublet_machinery::{ApiError, Reason};
 
 /// Marks a request from within the process; the identity needs no proof.
 #[derive(Clone)]
@@ -41,13 +42,10 @@ pub enum Peer {
     Refused,
 }
 
-/// Subresources that connect to a pod, service or node.
-const CONNECT: [&str; 5] = ["exec", "attach", "portforward", "proxy", "log"];
-
 impl Server {
     pub async fn handle<B>(&self, request: Request<B>) -> HttpResponse
     where
-        B: http_body::Body<Data = Bytes> + Send,
+        B: http_body::Body<Data = Bytes> + Send + 'static,
         B::Error: Into<BoxError>,
     {
         let gzip = negotiate::accepts_gzip(request.headers());
@@ -83,13 +81,14 @@ impl Server {
         accepted: Result<Accepted, ApiError>,
     ) -> Result<HttpResponse, ApiError>
     where
-        B: http_body::Body<Data = Bytes> + Send,
+        B: http_body::Body<Data = Bytes> + Send + 'static,
         B::Error: Into<BoxError>,
     {
         if self.stop_token().is_cancelled() {
             return Err(ApiError::unavailable("the server is shutting down"));
         }
-        let long_running = info.verb == "watch" || CONNECT.contains(&info.subresource.as_str());
+        let connects = is_connection(info);
+        let long_running = info.verb == "watch" || connects;
         if !long_running {
             check_timeout(query.get("timeout"))?;
         }
@@ -109,12 +108,15 @@ impl Server {
             let body = body::read(body).await?;
             return self.plain(parts, query, info, &user, accepted, &body).await;
         }
+        if self.serves_usage(info) {
+            return self.usage(&parts.method, info, query, negotiate::accept_custom(&parts.headers)?).await;
+        }
         let registry = self.registry().snapshot();
         let Some(resource) = registry.find(&info.group, &info.version, &info.resource).cloned() else {
             return no_such_page(&registry, &info.group);
         };
-        let body = body::read(body).await?;
-        let connects = CONNECT.contains(&info.subresource.as_str());
+        // What goes to a pod is passed on as it comes.
+        let (stream, body) = if connects { (Some(body), Bytes::new()) } else { (None, body::read(body).await?) };
         let mut accepted = match accepted {
             accepted if connects => accepted.unwrap_or_default(),
             _ if resource.custom.is_some() => negotiate::accept_custom(&parts.headers)?,
@@ -132,7 +134,10 @@ impl Server {
             body,
             warnings: Mutex::default(),
         };
-        let mut response = if connects { self.connect(&request, parts).await } else { self.dispatch(&request, parts).await };
+        let mut response = match stream {
+            Some(stream) => self.connect(&request, parts, stream.map_err(Into::into).boxed_unsync()).await,
+            None => self.dispatch(&request, parts).await,
+        };
         let warnings = std::mem::take(&mut *request.warnings.lock().expect("no holder of this lock panics"));
         let deprecated = match &request.resource.custom {
             Some(custom) => custom.deprecation_warning.clone(),
@@ -244,47 +249,6 @@ impl Server {
         self.bind(&of_pod, &info.name).await
     }
 
-    /// `log`, `exec`, `attach`, `portforward`, `proxy`: admission, then whoever can reach the pod.
-    async fn connect(&self, request: &ResourceRequest<'_>, parts: &Parts) -> Result<HttpResponse, ApiError> {
-        let known = request.resource.subresource(&request.info.subresource).ok_or_else(ApiError::no_such_path)?;
-        if !known.verbs.iter().any(|v| v == request.info.verb) {
-            return Err(ApiError::method_not_allowed());
-        }
-        let object = self.connect_object(request)?;
-        if request.info.subresource == "log" && object.str_at("/spec/nodeName").unwrap_or_default().is_empty() {
-            // Nothing was written yet by a pod that is nowhere.
-            let mut response = http::Response::new(Body::empty());
-            *response.status_mut() = StatusCode::NO_CONTENT;
-            return Ok(response);
-        }
-        if request.info.subresource != "log" {
-            let mut attributes = Attributes {
-                subresource: &request.info.subresource,
-                namespace: request.namespace(),
-                name: &request.info.name,
-                old: Some(object.clone()),
-                query: Some(request.query),
-                ..Attributes::new(request.user, Operation::Connect, &request.resource)
-            };
-            self.admit(request, &mut attributes).await?;
-        }
-        let connector = self.connector().ok_or_else(|| {
-            ApiError::unavailable(format!(
-                "{} of {} needs a node; this API server has none",
-                request.info.subresource, request.resource.plural
-            ))
-        })?;
-        let mut forwarded = Request::builder().method(parts.method.clone()).uri(parts.uri.clone()).version(parts.version);
-        if let Some(headers) = forwarded.headers_mut() {
-            headers.clone_from(&parts.headers);
-        }
-        let mut forwarded =
-            forwarded.body(request.body.clone()).map_err(|e| ApiError::bad_request(format!("the request cannot be forwarded: {e}")))?;
-        *forwarded.extensions_mut() = parts.extensions.clone();
-        let target = ConnectTarget { info: request.info, query: request.query, user: request.user, object };
-        connector.connect(target, forwarded).await
-    }
-
     /// A delete by the server itself, with all the rules of deletion but no admission by users.
     pub(crate) async fn delete_as_system(
         &self,
@@ -377,7 +341,7 @@ fn check_timeout(timeout: &str) -> Result<(), ApiError> {
 }
 
 /// A name must be good for a path.
-fn check_segment(name: &str) -> Result<(), ApiError> {
+pub(super) fn check_segment(name: &str) -> Result<(), ApiError> {
     let why = match name {
         "." => "may not be '.'",
         ".." => "may not be '..'",
@@ -387,7 +351,7 @@ fn check_segment(name: &str) -> Result<(), ApiError> {
     Err(ApiError::bad_request(format!("Name parameter invalid: {name:?}: {why}")))
 }
 
-fn attributes<'a>(user: &'a UserInfo, info: &'a RequestInfo) -> AuthzAttributes<'a> {
+pub(super) fn attributes<'a>(user: &'a UserInfo, info: &'a RequestInfo) -> AuthzAttributes<'a> {
     AuthzAttributes {
         user,
         verb: info.verb,

@@ -1,6 +1,7 @@
 //! One API server: its state, its rules, and the way of a request through them.
 
 mod aggregation;
+mod connect;
 mod convert;
 mod custom;
 mod documents;
@@ -13,7 +14,9 @@ mod policies;
 mod security;
 mod system;
 mod upkeep;
+mod usage;
 
+pub use connect::is_upgrade;
 pub use handle::{InProcess, Peer};
 pub use listen::{Listening, listen};
 pub use security::{ISSUER, SecurityConfig};
@@ -22,7 +25,7 @@ use crate::admission::{Attributes, Plugin, SignerPermission};
 use crate::auth::authz::Authorization;
 use crate::auth::bootstrap::{self, BootstrapConfig};
 use crate::discovery::Documents;
-use crate::hooks::{Connector, ServiceAllocator};
+use crate::hooks::{Connector, ServiceAllocator, UsageSource};
 use crate::outgoing::{Identity, Outgoing};
 use crate::reader::Reader;
 use crate::registry::{Registry, builtin_rows};
@@ -32,7 +35,7 @@ use security::Security;
 use std::sync::{Arc, OnceLock, RwLock};
 use sublet_machinery::ApiError;
 use sublet_storage::{Backend, StorageError};
-use tokio::sync::Semaphore;
+use tokio::sync::{Notify, Semaphore};
 use tokio_util::sync::CancellationToken;
 
 /// Requests in work at once, long-running ones apart; more are told to come back. As upstream's
@@ -67,6 +70,9 @@ struct Inner {
     plugins: Vec<Box<dyn Plugin>>,
     service_allocator: OnceLock<Arc<dyn ServiceAllocator>>,
     connector: OnceLock<Arc<dyn Connector>>,
+    usage_source: OnceLock<Arc<dyn UsageSource>>,
+    /// Told when there may be figures of usage.
+    usage_changed: Notify,
     outgoing: Outgoing,
     /// What this server shows to the servers behind APIServices; replaced when it is renewed.
     front_proxy: RwLock<Option<Arc<Identity>>>,
@@ -92,6 +98,8 @@ impl Server {
                 plugins,
                 service_allocator: OnceLock::new(),
                 connector: OnceLock::new(),
+                usage_source: OnceLock::new(),
+                usage_changed: Notify::new(),
                 outgoing: Outgoing::default(),
                 front_proxy: RwLock::default(),
                 in_flight: Semaphore::new(IN_FLIGHT_MAX),
@@ -120,6 +128,20 @@ impl Server {
 
     pub fn set_connector(&self, connector: Arc<dyn Connector>) {
         assert!(self.inner.connector.set(connector).is_ok(), "the connector is set once");
+    }
+
+    /// Who tells what pods and nodes use; `metrics.k8s.io` is served while there are figures.
+    pub fn set_usage_source(&self, source: Arc<dyn UsageSource>) {
+        assert!(self.inner.usage_source.set(source).is_ok(), "the source of usage is set once");
+        self.inner.usage_changed.notify_one();
+    }
+
+    pub(crate) fn usage_source(&self) -> Option<&Arc<dyn UsageSource>> {
+        self.inner.usage_source.get()
+    }
+
+    pub(crate) fn usage_changed(&self) -> &Notify {
+        &self.inner.usage_changed
     }
 
     /// Tenants of a shared machine do not call what listens on it alone.

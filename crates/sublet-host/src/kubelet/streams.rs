@@ -109,16 +109,18 @@ impl SimulatedShell {
         let read = |path: &str| files.get(path).cloned();
         let mut world = World::new(std::mem::take(&mut self.env), &read);
         world.input = input.to_string();
+        world.errors = Some(String::new());
         world.sysctls = self.sysctls.clone();
         let run = shell::run_words(words, &mut world);
         self.env = std::mem::take(&mut world.env);
         let (output, written) = (std::mem::take(&mut world.output), std::mem::take(&mut world.written));
+        let mut stderr = world.errors.take().unwrap_or_default();
         self.files.extend(written);
         match run {
-            Run::Ends { code, .. } => Executed { stdout: output, stderr: String::new(), code },
+            Run::Ends { code, .. } => Executed { stdout: output, stderr, code },
             Run::Forever => {
                 let name = words.first().map(String::as_str).unwrap_or_default();
-                let stderr = format!("simulated container: \"{name}\": executable file not found in $PATH\n");
+                stderr.push_str(&format!("simulated container: \"{name}\": executable file not found in $PATH\n"));
                 Executed { stdout: output, stderr, code: NOT_FOUND }
             }
         }
@@ -148,6 +150,13 @@ mod tests {
             "status": {"containerStatuses": [
                 {"name": "a", "state": {"running": {"startedAt": "2026-01-01T00:00:00Z"}}}, {"name": "b", "state": {"running": {}}},
                 {"name": "c", "state": {"waiting": {"reason": "ContainerCreating"}}}]}})
+    }
+
+    #[test]
+    fn standard_error_is_apart_where_somebody_asked_for_it() {
+        let mut shell = SimulatedShell::new(&pod(), &pod()["spec"]["containers"][0]);
+        let ran = shell.line("echo out; echo err >&2; echo both 2>&1; exit 3");
+        assert_eq!(ran, Executed { stdout: "out\nboth\n".into(), stderr: "err\n".into(), code: 3 });
     }
 
     #[test]

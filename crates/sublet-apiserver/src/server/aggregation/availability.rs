@@ -51,6 +51,7 @@ impl Server {
                 _ = first.changed(), if remote => {}
                 _ = second.changed(), if remote => {}
                 () = tokio::time::sleep(INTERVAL), if remote => {}
+                () = self.usage_changed().notified() => {}
                 () = self.stop_token().cancelled() => return,
             }
             tokio::time::sleep(SETTLE).await;
@@ -58,7 +59,7 @@ impl Server {
         }
     }
 
-    /// Looks at all APIServices once; tells whether some are served elsewhere.
+    /// Looks at all APIServices once; tells whether there is something elsewhere that may come and go.
     async fn check_api_services(&self) -> bool {
         let all = self.list(API_SERVICES, None);
         for api in all.iter().filter(|api| !api["spec"]["service"].is_object() && api.condition("Available").is_none()) {
@@ -66,12 +67,13 @@ impl Server {
                 Finding { available: true, reason: "Local", message: "Local APIServices are always available".into(), resources: None };
             self.note(api, &finding).await;
         }
+        let usage = self.usage_served().await;
         let remote: Vec<Arc<Value>> = all.into_iter().filter(|api| api["spec"]["service"].is_object()).collect();
         let known = self.registry().snapshot();
-        if remote.is_empty() && known.external.is_empty() {
-            return false;
+        let is_remote = !remote.is_empty() || self.usage_source().is_some();
+        if remote.is_empty() && known.external.is_empty() && usage.is_none() {
+            return is_remote;
         }
-        let is_remote = !remote.is_empty();
         let asked = remote.into_iter().map(|api| async move {
             let finding = self.look_at(&api).await;
             (api, finding)
@@ -93,8 +95,11 @@ impl Server {
                 version,
                 resources,
                 current,
+                own: false,
             });
         }
+        // Somebody's own metrics server has precedence.
+        external.extend(usage.filter(|usage| !external.iter().any(|e| e.group == usage.group && e.version == usage.version)));
         if external != known.external {
             self.registry().set_external(external);
         }

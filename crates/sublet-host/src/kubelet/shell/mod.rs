@@ -23,6 +23,8 @@ pub(crate) struct World<'a> {
     pub(crate) read: &'a dyn Fn(&str) -> Option<String>,
     pub(crate) written: BTreeMap<String, String>,
     pub(crate) output: String,
+    /// What goes to standard error, when it is not to stand with the output.
+    pub(crate) errors: Option<String>,
     /// Standard input of the first command.
     pub(crate) input: String,
     /// Kernel settings of the pod.
@@ -31,7 +33,7 @@ pub(crate) struct World<'a> {
 
 impl<'a> World<'a> {
     pub(crate) fn new(env: BTreeMap<String, String>, read: &'a dyn Fn(&str) -> Option<String>) -> Self {
-        Self { env, read, written: BTreeMap::new(), output: String::new(), input: String::new(), sysctls: BTreeMap::new() }
+        Self { env, read, written: BTreeMap::new(), output: String::new(), errors: None, input: String::new(), sysctls: BTreeMap::new() }
     }
 
     fn file(&self, path: &str) -> Option<String> {
@@ -229,6 +231,7 @@ impl<'w, 'a> Shell<'w, 'a> {
     fn simple(&mut self, tokens: &[Token], depth: usize) -> Flow {
         let mut words = Vec::new();
         let mut target: Option<(String, bool)> = None;
+        let mut to_errors = false;
         let mut tokens = tokens.iter();
         while let Some(token) = tokens.next() {
             match token {
@@ -243,9 +246,7 @@ impl<'w, 'a> Shell<'w, 'a> {
                         self.input = self.world.file(&path).unwrap_or_default();
                     }
                 }
-                Token::Op(">&") => {
-                    tokens.next();
-                }
+                Token::Op(">&") => to_errors |= matches!(tokens.next(), Some(Token::Word(to)) if to == "2"),
                 Token::Op(_) => {}
                 Token::Word(word) => words.push(self.expand(word, depth)),
             }
@@ -259,6 +260,11 @@ impl<'w, 'a> Shell<'w, 'a> {
         let printed = std::mem::replace(&mut self.output, before);
         match target {
             Some((path, append)) => self.world.write(&path, printed, append),
+            None if to_errors && self.world.errors.is_some() => {
+                let errors = self.world.errors.get_or_insert_default();
+                errors.push_str(&printed);
+                truncate(errors);
+            }
             None => self.print(&printed),
         }
         flow

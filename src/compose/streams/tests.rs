@@ -1,0 +1,456 @@
+//! A tenant's API server before a host that writes down what it is asked for: whatever a client sends, the host hears
+//! of the tenant's own pods alone.
+
+use super::{Copies, HostApi, HostStreams, forwarded_headers};
+use crate::compose::api_server::{ApiServer, ApiServerSpec};
+use bytes::Bytes;
+use http::header::LOCATION;
+use http::{HeaderMap, HeaderName, HeaderValue, Method, Request, Response, StatusCode};
+use http_body_util::{BodyExt as _, Full};
+use hyper::body::Incoming;
+use hyper::service::service_fn;
+use hyper_util::rt::TokioIo;
+use jiff::Timestamp;
+use serde_json::{Value, json};
+use std::convert::Infallible;
+use std::sync::{Arc, Mutex};
+use sublet_api::marks;
+use sublet_apiserver::admission::PodSecurityLevel;
+use sublet_apiserver::auth::authz::Mode;
+use sublet_apiserver::reader::{Reader as _, Writer};
+use sublet_machinery::ObjectExt as _;
+use sublet_pki::{Pki, PkiConfig};
+use sublet_runtime::Client;
+use sublet_storage::MemoryBackend;
+use sublet_syncer::translate::{NAME_BYTES_MAX_POD, Names, TenantKey};
+use sublet_syncer::{HostCache, HostScope, TenantIdentity};
+use tokio::net::TcpListener;
+use tower::ServiceExt as _;
+
+/// The host's namespace, which other tenants share.
+const HOST_NAMESPACE: &str = "team-a";
+
+/// What the host was asked for.
+#[derive(Clone, Debug)]
+struct Asked {
+    method: Method,
+    path: String,
+    headers: HeaderMap,
+    body: Bytes,
+}
+
+type Answer = fn(&Asked) -> Response<Full<Bytes>>;
+
+/// An API server that serves the pods it is given, and answers other requests as it is told.
+struct FakeHost {
+    config: kube::Config,
+    asked: Arc<Mutex<Vec<Asked>>>,
+    pods: Arc<Mutex<Vec<Value>>>,
+}
+
+impl FakeHost {
+    async fn start(answer: Answer) -> Self {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let url = format!("http://{}", listener.local_addr().unwrap());
+        let asked: Arc<Mutex<Vec<Asked>>> = Arc::default();
+        let pods: Arc<Mutex<Vec<Value>>> = Arc::default();
+        let (served, heard) = (pods.clone(), asked.clone());
+        tokio::spawn(async move {
+            loop {
+                let (stream, _) = listener.accept().await.unwrap();
+                let (pods, heard) = (served.clone(), heard.clone());
+                let service = service_fn(move |request: Request<Incoming>| {
+                    let (pods, heard) = (pods.clone(), heard.clone());
+                    async move {
+                        let (parts, body) = request.into_parts();
+                        let path = parts.uri.path_and_query().map(ToString::to_string).unwrap_or_default();
+                        if let Some(name) = path.strip_prefix("/api/v1/namespaces/team-a/pods/").filter(|n| !n.contains(['/', '?'])) {
+                            let found = pods.lock().unwrap().iter().find(|p| p["metadata"]["name"] == name).cloned();
+                            return Ok::<_, Infallible>(json_answer(found.as_ref()));
+                        }
+                        let body = body.collect().await.map(|b| b.to_bytes()).unwrap_or_default();
+                        let asked = Asked { method: parts.method, path, headers: parts.headers, body };
+                        heard.lock().unwrap().push(asked.clone());
+                        Ok(answer(&asked))
+                    }
+                });
+                tokio::spawn(hyper::server::conn::http1::Builder::new().serve_connection(TokioIo::new(stream), service));
+            }
+        });
+        Self { config: kube::Config::new(url.parse().unwrap()), asked, pods }
+    }
+
+    fn heard(&self) -> Vec<Asked> {
+        std::mem::take(&mut self.asked.lock().unwrap())
+    }
+}
+
+fn json_answer(object: Option<&Value>) -> Response<Full<Bytes>> {
+    let missing =
+        json!({"kind": "Status", "apiVersion": "v1", "status": "Failure", "reason": "NotFound", "code": 404, "message": "not found"});
+    let mut response = Response::new(Full::new(Bytes::from(object.unwrap_or(&missing).to_string())));
+    response.headers_mut().insert("content-type", HeaderValue::from_static("application/json"));
+    if object.is_none() {
+        *response.status_mut() = StatusCode::NOT_FOUND;
+    }
+    response
+}
+
+struct World {
+    api: ApiServer,
+    host: FakeHost,
+    /// The name of the tenant's pod `web` on the host.
+    copy: String,
+}
+
+fn names(uid: &str) -> Names {
+    let tenant = TenantIdentity { name: "alpha".into(), namespace: HOST_NAMESPACE.into(), uid: uid.into() };
+    Names::new(tenant, HOST_NAMESPACE)
+}
+
+/// A pod on the host, made for the pod of the same tenant's with this UID.
+fn copy(tenant: &str, name: &str, uid: &str) -> Value {
+    let key = names(tenant).host_key(&TenantKey::new("prod", name), NAME_BYTES_MAX_POD).namespaced();
+    json!({"kind": "Pod", "apiVersion": "v1", "metadata": {
+        "name": key.name, "namespace": key.namespace, "uid": format!("host-{uid}"),
+        "labels": {marks::MANAGED_BY: marks::MANAGER, marks::VIRTUAL_CLUSTER_UID: tenant, marks::NAMESPACE: "prod"},
+        "annotations": {marks::NAME: name, marks::UID: uid},
+    }})
+}
+
+fn pod(name: &str, address: &str) -> Value {
+    json!({
+        "kind": "Pod", "apiVersion": "v1", "metadata": {"name": name, "namespace": "prod"},
+        "spec": {"nodeName": "node-1", "containers": [{"name": "main", "image": "x", "ports": [{"containerPort": 8080}]}]},
+        "status": {"phase": "Running", "podIP": address, "podIPs": [{"ip": address}]},
+    })
+}
+
+fn slice(service: &str, endpoints: Value) -> Value {
+    json!({
+        "kind": "EndpointSlice", "apiVersion": "discovery.k8s.io/v1", "addressType": "IPv4", "endpoints": endpoints,
+        "metadata": {"name": format!("{service}-1"), "namespace": "prod", "labels": {"kubernetes.io/service-name": service}},
+        "ports": [{"name": "http", "port": 8080}],
+    })
+}
+
+impl World {
+    async fn start(answer: Answer) -> Self {
+        let host = FakeHost::start(answer).await;
+        let keys = PkiConfig { cluster: "alpha".into(), names: vec!["localhost".into()] };
+        let api = ApiServer::start(ApiServerSpec {
+            name: "alpha".into(),
+            pki: Pki::new(&keys, Timestamp::now()).unwrap(),
+            backend: Arc::new(MemoryBackend::new()),
+            listener: TcpListener::bind("127.0.0.1:0").await.unwrap(),
+            reached_at: None,
+            reached_port: None,
+            service_cidrs: vec!["10.96.0.0/16".parse().unwrap()],
+            service_ip: None,
+            node_ports: None,
+            authorization: vec![Mode::Rbac],
+            static_tokens: None,
+            client_authorities_pem: String::new(),
+            disabled_plugins: Vec::new(),
+            least_pod_security: PodSecurityLevel::Privileged,
+        })
+        .await
+        .unwrap();
+        let client = Client::new(kube::Client::try_from(host.config.clone()).unwrap(), "sublet");
+        let copies = Copies::new(names("alpha-uid"), HostCache::new(client, HostScope::Cluster));
+        api.server.set_connector(Arc::new(HostStreams::new(HostApi::new(&host.config).unwrap(), copies)));
+        let world = Self { api, host, copy: copy("alpha-uid", "web", "").name().into() };
+        world.fill().await;
+        let uid = |name: &str| world.api.server.get("pods", "prod", name).unwrap().uid().to_string();
+        // Somebody made a pod of the right name, without a mark of this tenant.
+        let mut foreign = copy("alpha-uid", "foreign", &uid("foreign"));
+        foreign["metadata"]["labels"] = json!({});
+        *world.host.pods.lock().unwrap() = vec![
+            copy("alpha-uid", "web", &uid("web")),
+            copy("alpha-uid", "replaced", "its-uid-before"),
+            foreign,
+            copy("beta-uid", "web", &uid("web")),
+            copy("beta-uid", "secret", "s"),
+        ];
+        world
+    }
+
+    async fn fill(&self) {
+        let own = |ip: &str, pod: &str| json!([{"addresses": [ip], "targetRef": {"kind": "Pod", "namespace": "prod", "name": pod}}]);
+        let service = |name: &str, spec: Value| json!({"kind": "Service", "apiVersion": "v1", "metadata": {"name": name, "namespace": "prod"}, "spec": spec});
+        let ports = || json!([{"name": "http", "port": 80}]);
+        let objects = [
+            ("namespaces", json!({"kind": "Namespace", "apiVersion": "v1", "metadata": {"name": "prod"}})),
+            ("nodes", json!({"kind": "Node", "apiVersion": "v1", "metadata": {"name": "node-1"}})),
+            ("pods", pod("web", "10.1.0.1")),
+            ("pods", pod("replaced", "10.1.0.2")),
+            ("pods", pod("foreign", "10.1.0.3")),
+            ("pods", pod("http", "10.1.0.4")),
+            ("pods", pod("link", "169.254.169.254")),
+            ("services", service("web", json!({"ports": ports()}))),
+            ("endpointslices.discovery.k8s.io", slice("web", own("10.1.0.1", "web"))),
+            ("services", service("outside", json!({"ports": ports(), "clusterIP": "None"}))),
+            ("endpointslices.discovery.k8s.io", slice("outside", json!([{"addresses": ["169.254.169.254"]}]))),
+            ("services", service("lies", json!({"ports": ports()}))),
+            ("endpointslices.discovery.k8s.io", slice("lies", own("10.96.0.1", "web"))),
+            ("services", service("named", json!({"type": "ExternalName", "externalName": "kubernetes.default.svc", "ports": ports()}))),
+        ];
+        for (bucket, object) in objects {
+            Writer::create(&self.api.server, bucket, object).await.unwrap();
+        }
+    }
+
+    async fn send(&self, request: Request<Full<Bytes>>) -> (StatusCode, HeaderMap, String) {
+        let response = self.api.server.system_service().oneshot(request).await.unwrap();
+        let (parts, body) = response.into_parts();
+        let body = body.collect().await.unwrap().to_bytes();
+        (parts.status, parts.headers, String::from_utf8_lossy(&body).into_owned())
+    }
+
+    async fn ask(&self, method: &str, path: &str) -> (StatusCode, HeaderMap, String) {
+        let upgrades = ["/exec", "/attach", "/portforward"].iter().any(|s| path.contains(s));
+        let mut request = Request::builder().method(method).uri(path);
+        if upgrades {
+            request = request.header("connection", "Upgrade").header("upgrade", "SPDY/3.1");
+        }
+        self.send(request.body(Full::default()).unwrap()).await
+    }
+}
+
+fn ok(_: &Asked) -> Response<Full<Bytes>> {
+    Response::new(Full::new(Bytes::from_static(b"fine")))
+}
+
+#[tokio::test]
+async fn a_tenants_own_pods_are_asked_for_by_their_names_on_the_host() {
+    let world = World::start(ok).await;
+    let base = format!("/api/v1/namespaces/team-a/pods/{}", world.copy);
+    let id = |scheme: &str, port: &str| format!("/api/v1/namespaces/team-a/pods/{scheme}{}{port}/proxy", world.copy);
+    for (method, path, expected) in [
+        ("GET", "pods/web/log?follow=true&tailLines=3", format!("{base}/log?follow=true&tailLines=3")),
+        (
+            "POST",
+            "pods/web/exec?command=sh&command=-c&command=a%26b%20c&stdin=1",
+            format!("{base}/exec?command=sh&command=-c&command=a%26b+c&stdin=1"),
+        ),
+        ("GET", "pods/web/attach", format!("{base}/attach")),
+        ("POST", "pods/web/portforward", format!("{base}/portforward")),
+        ("GET", "pods/web/proxy/", format!("{}/", id("", ":8080"))),
+        ("GET", "pods/web:9090/proxy/a%20b?x=%2F", format!("{}/a%20b?x=%2F", id("", ":9090"))),
+        ("DELETE", "pods/https:web:web/proxy/a/", format!("{}/a/", id("https:", ":web"))),
+        ("PUT", "services/web:80/proxy/a", format!("{}/a", id("", ":8080"))),
+        ("OPTIONS", "services/https:web:http/proxy/", format!("{}/", id("https:", ":8080"))),
+    ] {
+        let (status, _, body) = world.ask(method, &format!("/api/v1/namespaces/prod/{path}")).await;
+        let heard = world.host.heard();
+        assert_eq!((status, body.as_str()), (StatusCode::OK, "fine"), "{path}");
+        assert_eq!(heard.iter().map(|a| (a.method.as_str(), a.path.as_str())).collect::<Vec<_>>(), [(method, expected.as_str())], "{path}");
+    }
+}
+
+#[tokio::test]
+async fn nothing_else_is_reached_by_any_path() {
+    let world = World::start(ok).await;
+    let (own, other) = (world.copy.clone(), copy("beta-uid", "secret", "s").name().to_string());
+    let in_prod = |path: &str| format!("/api/v1/namespaces/prod/{path}");
+    let mut paths = vec![
+        // Names of the host, of another tenant, of a pod that was there before, of somebody's pod with our name.
+        (in_prod(&format!("pods/{own}/exec?command=id")), 404),
+        (in_prod(&format!("pods/{other}/exec?command=id")), 404),
+        (format!("/api/v1/namespaces/team-a/pods/{own}/exec?command=id"), 404),
+        (format!("/api/v1/namespaces/team-a/pods/{other}/log"), 404),
+        (format!("/api/v1/namespaces/kube-system/pods/{other}/proxy/"), 404),
+        (in_prod("pods/host-w/exec?command=id"), 404),
+        (in_prod("pods/w/log"), 404),
+        (in_prod("pods/replaced/exec?command=id"), 400),
+        (in_prod("pods/replaced/log"), 400),
+        (in_prod("pods/foreign/exec?command=id"), 400),
+        (in_prod("pods/foreign/proxy/"), 400),
+        (in_prod("pods/foreign/portforward"), 400),
+        // Nodes, and paths below streams.
+        ("/api/v1/nodes/node-1/proxy/runningpods/".into(), 403),
+        ("/api/v1/nodes/https:node-1:10250/proxy/exec/team-a/x/main".into(), 403),
+        ("/api/v1/nodes/node-2/proxy/".into(), 404),
+        (in_prod("pods/web/exec/../../../secrets"), 404),
+        (in_prod("pods/web/log/x"), 404),
+        ("/api/v1/pods/web/exec?command=id".into(), 404),
+        // Services that lead elsewhere, and pods with addresses that are no pods'.
+        (in_prod("services/outside:80/proxy/latest/meta-data"), 503),
+        (in_prod("services/outside:http/proxy/"), 503),
+        (in_prod("services/lies:http/proxy/"), 503),
+        (in_prod("services/named:80/proxy/"), 503),
+        (in_prod("services/absent:http/proxy/"), 503),
+        (in_prod("services/absent:80/proxy/"), 404),
+        (in_prod("pods/link:80/proxy/"), 400),
+        // Names that are more than a name.
+        (in_prod("pods/a:b:c:d/proxy/"), 400),
+        (in_prod("pods/ftp:web:80/proxy/"), 400),
+        (in_prod("pods/http:web:80/exec?command=id"), 404),
+        (in_prod("pods/..%2Fweb/exec?command=id"), 404),
+        (in_prod("pods/%2E%2E/exec?command=id"), 400),
+        (in_prod("pods/../proxy/"), 400),
+        (in_prod("pods/./log"), 400),
+        (in_prod("pods/web%3F/exec?command=id"), 404),
+        (in_prod("pods/web%00/log"), 404),
+    ];
+    // The same with another spelling of the host's namespace.
+    paths.push((format!("/api/v1/namespaces/prod%2F..%2Fteam-a/pods/{own}/exec?command=id"), 404));
+    paths.push((format!("/api/v1/namespaces/prod/../team-a/pods/{own}/log"), 404));
+    for (path, code) in &paths {
+        for method in ["GET", "POST"] {
+            let (status, _, body) = world.ask(method, path).await;
+            let is_log = path.contains("/log");
+            let expected = if is_log && method == "POST" && *code != 404 { 405 } else { *code };
+            if !(is_log && method == "POST") {
+                assert_eq!(status.as_u16(), expected, "{method} {path}: {body}");
+            }
+            let heard = world.host.heard();
+            assert!(heard.is_empty(), "{method} {path} reached the host: {heard:?}");
+            assert!(!body.contains(&own) || path.contains(&own), "{path} tells the host's name: {body}");
+        }
+    }
+}
+
+/// What reaches the host stays below the pod, however the path is spelled and whoever normalizes it on the way.
+#[tokio::test]
+async fn paths_and_ports_do_not_lead_out_of_the_pod() {
+    let world = World::start(ok).await;
+    let below = |port: &str| format!("/api/v1/namespaces/team-a/pods/{}:{port}/proxy/", world.copy);
+    for (path, expected) in [
+        ("pods/web:80/proxy/../../../../../../api/v1/secrets", format!("{}api/v1/secrets", below("80"))),
+        ("pods/web:80/proxy/%2e%2e/%2e%2e/x", format!("{}x", below("80"))),
+        ("pods/web:80/proxy/..%2f..%2fx", format!("{}x", below("80"))),
+        ("pods/web:80/proxy/%252e%252e/x", format!("{}%252e%252e/x", below("80"))),
+        ("pods/web:80/proxy/a%3Fb=c%23d", format!("{}a%3Fb=c%23d", below("80"))),
+        ("pods/web:80%3Fx=/proxy/a", format!("{}a", below("80%3Fx%3D"))),
+        ("pods/web:%252F..%252Fother/proxy/a", format!("{}a", below("%252F%2E%2E%252Fother"))),
+        ("pods/web:../proxy/a", format!("{}a", below("%2E%2E"))),
+        ("pods/web:80%0d%0aX:/proxy/a", "".to_string()),
+    ] {
+        let (status, _, body) = world.ask("GET", &format!("/api/v1/namespaces/prod/{path}")).await;
+        let heard: Vec<String> = world.host.heard().into_iter().map(|a| a.path).collect();
+        if expected.is_empty() {
+            assert!(status.is_client_error() && heard.is_empty(), "{path}: {status} {body} {heard:?}");
+        } else {
+            assert_eq!(heard, [expected], "{path}: {status} {body}");
+        }
+    }
+    // A pod may be called as schemes are.
+    let (status, ..) = world.ask("GET", "/api/v1/namespaces/prod/pods/http:web:80/proxy/a").await;
+    assert_eq!((status, world.host.heard().len()), (StatusCode::OK, 1));
+}
+
+#[tokio::test]
+async fn bodies_and_verbs_pass_and_credentials_do_not() {
+    let world = World::start(ok).await;
+    let mut request =
+        Request::post("/api/v1/namespaces/prod/services/web:80/proxy/upload").body(Full::new(vec![7u8; 5 << 20].into())).unwrap();
+    for (name, value) in [
+        ("authorization", "Bearer x"),
+        ("impersonate-user", "system:admin"),
+        ("x-remote-user", "system:admin"),
+        ("cookie", "session=1"),
+        ("content-type", "x/y"),
+    ] {
+        if name != "impersonate-user" {
+            request.headers_mut().insert(HeaderName::from_static(name), HeaderValue::from_static(value));
+        }
+    }
+    let (status, ..) = world.send(request).await;
+    let heard = world.host.heard();
+    assert_eq!((status, heard[0].body.len()), (StatusCode::OK, 5 << 20), "a body larger than an object may be passes");
+    let told = |name: &str| heard[0].headers.get(name).map(|v| v.to_str().unwrap().to_string());
+    assert_eq!([told("authorization"), told("x-remote-user")], [None, None]);
+    assert_eq!([told("cookie"), told("content-type")], [Some("session=1".into()), Some("x/y".into())]);
+}
+
+#[test]
+fn the_host_is_never_told_to_act_as_somebody() {
+    let mut headers = HeaderMap::new();
+    for (name, value) in
+        [("impersonate-user", "root"), ("impersonate-extra-a", "b"), ("cookie", "a"), ("upgrade", "websocket"), ("x-a", "1")]
+    {
+        headers.insert(HeaderName::from_static(name), value.parse().unwrap());
+    }
+    let kept = forwarded_headers(&headers, true, false);
+    let mut names: Vec<&str> = kept.keys().map(HeaderName::as_str).collect();
+    names.sort_unstable();
+    assert_eq!(names, ["accept", "upgrade", "x-a"]);
+}
+
+fn answers_of_programs(asked: &Asked) -> Response<Full<Bytes>> {
+    let (own, rest) = asked.path.split_once("/proxy").map(|(own, rest)| (format!("{own}/proxy"), rest)).unwrap_or_default();
+    let mut response = Response::new(Full::new(Bytes::from(format!("<a href=\"{own}/next\">next</a>"))));
+    let mut head = |status: u16, name: &'static str, value: String| {
+        *response.status_mut() = StatusCode::from_u16(status).unwrap();
+        response.headers_mut().insert(name, HeaderValue::from_str(&value).unwrap());
+    };
+    match rest {
+        "/moved" => head(302, "location", format!("{own}/there?a=b")),
+        "/away" => head(302, "location", "https://example.com/x".into()),
+        "/page" => head(200, "content-type", "text/html".into()),
+        "/plain" => head(418, "content-type", "text/plain".into()),
+        _ => {
+            let pod = own.split('/').nth(6).unwrap_or_default().split(':').next().unwrap_or_default();
+            let status = json!({"kind": "Status", "apiVersion": "v1", "status": "Failure", "code": 503, "reason": "ServiceUnavailable",
+                "message": format!("error trying to reach service of {pod}")});
+            response = Response::new(Full::new(Bytes::from(status.to_string())));
+            *response.status_mut() = StatusCode::SERVICE_UNAVAILABLE;
+            response.headers_mut().insert("content-type", HeaderValue::from_static("application/json"));
+        }
+    }
+    response
+}
+
+#[tokio::test]
+async fn answers_name_the_tenants_paths() {
+    let world = World::start(answers_of_programs).await;
+    let at = "/api/v1/namespaces/prod/services/web:80/proxy";
+    let location = |headers: &HeaderMap| headers.get(LOCATION).map(|l| l.to_str().unwrap().to_string());
+    let (status, headers, _) = world.ask("GET", &format!("{at}/moved")).await;
+    assert_eq!((status.as_u16(), location(&headers)), (302, Some(format!("{at}/there?a=b"))));
+    let (_, headers, _) = world.ask("GET", &format!("{at}/away")).await;
+    assert_eq!(location(&headers).as_deref(), Some("https://example.com/x"));
+    let (_, _, page) = world.ask("GET", &format!("{at}/page")).await;
+    assert_eq!(page, format!("<a href=\"{at}/next\">next</a>"));
+    let (status, ..) = world.ask("GET", &format!("{at}/plain")).await;
+    assert_eq!(status.as_u16(), 418);
+    let (status, _, refusal) = world.ask("GET", &format!("{at}/refused")).await;
+    let refusal: Value = serde_json::from_str(&refusal).unwrap();
+    assert_eq!((status.as_u16(), refusal["message"].as_str()), (503, Some("error trying to reach service of web")));
+    // Without its last slash the root of a site has no base for links.
+    world.host.heard();
+    let (status, headers, _) = world.ask("GET", &format!("{at}?a=b")).await;
+    assert_eq!((status.as_u16(), location(&headers), world.host.heard().len()), (301, Some(format!("{at}/?a=b")), 0));
+}
+
+fn refusals(asked: &Asked) -> Response<Full<Bytes>> {
+    let pod = asked.path.split('/').nth(6).unwrap_or_default();
+    if asked.path.contains("/exec") {
+        let mut plain = Response::new(Full::new(Bytes::from(format!("container c not found in pod {pod}_team-a"))));
+        *plain.status_mut() = StatusCode::NOT_FOUND;
+        return plain;
+    }
+    let message = match asked.path.contains("/attach") {
+        true => format!("pods \"{pod}\" is forbidden: User \"sublet\" cannot create resource \"pods/attach\" in API group \"\""),
+        false => format!("container \"main\" in pod \"{pod}\" is waiting to start"),
+    };
+    let code = if asked.path.contains("/attach") { 403 } else { 400 };
+    let status =
+        json!({"kind": "Status", "apiVersion": "v1", "status": "Failure", "code": code, "reason": "BadRequest", "message": message});
+    let mut response = json_answer(Some(&status));
+    *response.status_mut() = StatusCode::from_u16(code).unwrap();
+    response
+}
+
+#[tokio::test]
+async fn refusals_speak_the_tenants_names() {
+    let world = World::start(refusals).await;
+    let message = |body: &str| serde_json::from_str::<Value>(body).unwrap()["message"].as_str().unwrap().to_string();
+    let (status, _, body) = world.ask("GET", "/api/v1/namespaces/prod/pods/web/log").await;
+    assert_eq!((status.as_u16(), message(&body)), (400, "container \"main\" in pod \"web\" is waiting to start".into()));
+    let (status, _, body) = world.ask("POST", "/api/v1/namespaces/prod/pods/web/exec?command=a").await;
+    assert_eq!((status.as_u16(), body.as_str()), (404, "container c not found in pod web_prod"));
+    let (status, _, body) = world.ask("POST", "/api/v1/namespaces/prod/pods/web/attach").await;
+    assert!(status.as_u16() == 503 && message(&body).contains("does not allow Sublet"), "{status} {body}");
+}
