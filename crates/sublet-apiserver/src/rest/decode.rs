@@ -177,7 +177,10 @@ enum Unreadable {
     /// It is an object of the kind with something wrong in it.
     Unfit(String),
     /// A value in it is of a wrong type, in the words of upstream's decoder and of its converter.
-    Mistyped { why: String, restore: String },
+    Mistyped {
+        why: String,
+        restore: String,
+    },
     Other(ApiError),
 }
 
