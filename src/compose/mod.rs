@@ -15,6 +15,8 @@ pub mod simulated_streams;
 pub mod simulated_usage;
 pub mod streams;
 pub mod tenant;
+#[cfg(test)]
+pub mod testing;
 pub mod transfer;
 pub mod usage;
 

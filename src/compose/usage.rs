@@ -95,3 +95,82 @@ impl UsageSource for TenantUsage {
         Ok(nodes.iter().map(|node| figures.remove(node.name())).collect())
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use crate::compose::testing::{Asked, World, copy, json_answer};
+    use bytes::Bytes;
+    use http::{Response, StatusCode};
+    use http_body_util::Full;
+    use serde_json::{Value, json};
+    use sublet_machinery::ObjectExt as _;
+
+    /// A host with figures of a copy, of another tenant's, and of a pod that is nobody's.
+    fn figures(asked: &Asked) -> Response<Full<Bytes>> {
+        let figure = |name: &str| {
+            json!({"metadata": {"name": name, "labels": {"of": "the host"}}, "timestamp": "t", "window": "15s",
+            "containers": [{"name": "main", "usage": {"cpu": "3m", "memory": "7Mi"}}], "usage": {"cpu": "1"}})
+        };
+        let items: Vec<Value> = match asked.path.split('?').next().unwrap_or_default() {
+            "/apis/metrics.k8s.io/v1beta1" => return json_answer(Some(&json!({"resources": [{"name": "pods"}, {"name": "nodes"}]}))),
+            "/apis/metrics.k8s.io/v1beta1/namespaces/team-a/pods" => [copy("alpha-uid", "web", ""), copy("beta-uid", "secret", "")]
+                .iter()
+                .map(|c| figure(c.name()))
+                .chain([figure("web")])
+                .collect(),
+            "/apis/metrics.k8s.io/v1beta1/nodes" => ["node-1", "node-2"].map(figure).to_vec(),
+            _ => return json_answer(None),
+        };
+        json_answer(Some(&json!({"kind": "PodMetricsList", "items": items})))
+    }
+
+    async fn ask(world: &World, path: &str) -> (StatusCode, Value) {
+        let (status, _, body) = world.ask("GET", &format!("/apis/metrics.k8s.io/v1beta1{path}")).await;
+        (status, serde_json::from_str(&body).unwrap_or_default())
+    }
+
+    async fn served(world: &World) {
+        for _ in 0..100 {
+            if ask(world, "").await.0 == StatusCode::OK {
+                return;
+            }
+            tokio::time::sleep(std::time::Duration::from_millis(50)).await;
+        }
+        panic!("the tenant does not serve what its host has");
+    }
+
+    #[tokio::test]
+    async fn a_tenant_is_told_what_its_own_pods_use() {
+        let world = World::start(figures).await;
+        served(&world).await;
+        for path in ["/pods", "/namespaces/prod/pods", "/namespaces/prod/pods?fieldSelector=metadata.name=web"] {
+            let (_, list) = ask(&world, path).await;
+            let names: Vec<&str> = list.array_at("/items").iter().map(|i| i.name()).collect();
+            assert_eq!((list.kind(), names), ("PodMetricsList", vec!["web"]), "{path}");
+            let item = &list["items"][0];
+            assert_eq!((item.namespace(), &item["containers"][0]["usage"]["cpu"]), ("prod", &json!("3m")));
+            assert!(item.pointer("/metadata/labels").is_none(), "labels are those of the tenant's pod, which has none: {item}");
+        }
+        let heard: Vec<String> = world.host.heard().into_iter().map(|a| a.path).collect();
+        assert!(heard.iter().all(|p| p.starts_with("/apis/metrics.k8s.io/v1beta1/namespaces/team-a/pods?")), "{heard:?}");
+        let (_, none) = ask(&world, "/namespaces/prod/pods?labelSelector=a%3Db").await;
+        assert!(none.array_at("/items").is_empty());
+        assert_eq!(ask(&world, "/namespaces/prod/pods/web").await.0, StatusCode::OK);
+        for path in ["/namespaces/prod/pods/absent", "/namespaces/team-a/pods/web", "/namespaces/prod/pods/foreign", "/pods/web"] {
+            assert_eq!(ask(&world, path).await.0, StatusCode::NOT_FOUND, "{path}");
+        }
+        let (_, nodes) = ask(&world, "/nodes").await;
+        assert_eq!(nodes.array_at("/items").iter().map(|i| i.name()).collect::<Vec<_>>(), ["node-1"], "of nodes that the tenant sees");
+    }
+
+    #[tokio::test]
+    async fn without_figures_of_the_host_there_are_none() {
+        let world = World::start(|_| json_answer(None)).await;
+        tokio::time::sleep(std::time::Duration::from_millis(300)).await;
+        for path in ["", "/pods", "/nodes"] {
+            assert_eq!(ask(&world, path).await.0, StatusCode::NOT_FOUND, "{path}");
+        }
+        let (_, _, groups) = world.ask("GET", "/apis").await;
+        assert!(!groups.contains("metrics.k8s.io"));
+    }
+}

@@ -2,7 +2,7 @@
 
 use http::{Response, StatusCode};
 use hyper::body::Incoming;
-use hyper::upgrade::{OnUpgrade, Upgraded};
+use hyper::upgrade::OnUpgrade;
 use hyper_util::rt::TokioIo;
 use std::sync::Arc;
 use std::time::Duration;
@@ -46,7 +46,7 @@ impl Relays {
             let _permit = permit;
             let relayed = async {
                 match tokio::try_join!(client_side, host_side) {
-                    Ok((client, host)) => relay(client, host).await,
+                    Ok((client, host)) => relay(TokioIo::new(client), TokioIo::new(host)).await,
                     Err(error) => tracing::debug!(%error, "a stream was not upgraded"),
                 }
             };
@@ -68,9 +68,10 @@ impl Relays {
     }
 }
 
-async fn relay(client: Upgraded, host: Upgraded) {
-    let (client_reads, client_writes) = tokio::io::split(TokioIo::new(client));
-    let (host_reads, host_writes) = tokio::io::split(TokioIo::new(host));
+/// Until both directions have ended, or one has and the other is slow to follow.
+async fn relay(client: impl AsyncRead + AsyncWrite, host: impl AsyncRead + AsyncWrite) {
+    let (client_reads, client_writes) = tokio::io::split(client);
+    let (host_reads, host_writes) = tokio::io::split(host);
     let (up, down) = (pass(client_reads, host_writes), pass(host_reads, client_writes));
     let (mut up, mut down) = (std::pin::pin!(up), std::pin::pin!(down));
     let cut = tokio::select! {
@@ -90,5 +91,58 @@ async fn pass(mut from: impl AsyncRead + Unpin, mut to: impl AsyncWrite + Unpin)
     };
     if let Err(error) = ended.await {
         tracing::debug!(%error, "a stream ended");
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use tokio::io::{AsyncReadExt as _, DuplexStream, duplex};
+
+    /// What one end may hold that its other end has not read.
+    const BUFFER_BYTES: usize = 4 << 10;
+
+    /// The outer ends of a relay: the client's and the host's.
+    fn relayed() -> (DuplexStream, DuplexStream) {
+        let ((client, inner_client), (host, inner_host)) = (duplex(BUFFER_BYTES), duplex(BUFFER_BYTES));
+        tokio::spawn(relay(inner_client, inner_host));
+        (client, host)
+    }
+
+    /// A client that does not read must not make this process hold what the host sends it.
+    #[tokio::test]
+    async fn a_slow_reader_holds_the_writer_back() {
+        let (mut client, mut host) = relayed();
+        let mut written = 0;
+        while let Ok(wrote) = tokio::time::timeout(Duration::from_millis(300), host.write(&[7; 1024])).await {
+            written += wrote.unwrap();
+            assert!(written < 1 << 20, "everything is taken although nobody reads");
+        }
+        let mut read = vec![0; written];
+        client.read_exact(&mut read).await.unwrap();
+        assert!(read.iter().all(|b| *b == 7), "what was taken arrives");
+    }
+
+    #[tokio::test]
+    async fn each_direction_ends_by_itself() {
+        let (mut client, mut host) = relayed();
+        client.write_all(b"question").await.unwrap();
+        client.shutdown().await.unwrap();
+        let mut question = String::new();
+        host.read_to_string(&mut question).await.unwrap();
+        host.write_all(b"answer").await.unwrap();
+        drop(host);
+        let mut answer = String::new();
+        client.read_to_string(&mut answer).await.unwrap();
+        assert_eq!((question.as_str(), answer.as_str()), ("question", "answer"));
+    }
+
+    #[test]
+    fn streams_are_counted() {
+        let relays = Relays::default();
+        let permits: Vec<_> = (0..STREAMS_MAX).map(|_| relays.permit().unwrap()).collect();
+        assert_eq!(relays.permit().unwrap_err().code, 429);
+        drop(permits);
+        assert!(relays.permit().is_ok());
     }
 }
