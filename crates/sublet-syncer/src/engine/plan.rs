@@ -164,6 +164,10 @@ fn both(observed: &Observed<'_>, tenant: &Value, host: &Value) -> Plan {
         // The copy of an earlier object of the same name: it has to go first.
         return delete_host(host, None, true).into();
     }
+    if kind.id == KindId::Pod && !tenant.is_deleting() && pod::is_terminal(tenant) && host.str_at("/spec/nodeName").is_none() {
+        // It is over before it had a node: nothing of it may start, and what it was stays to be read.
+        return delete_host(host, Some(0), true).into();
+    }
     let mut actions = Vec::new();
     if host.is_deleting() {
         if kind.id == KindId::Pod {

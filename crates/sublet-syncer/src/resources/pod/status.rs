@@ -1,5 +1,6 @@
 //! A pod's status on its way up, and the readiness gates on their way down.
 
+use super::rejection::rejection;
 use crate::resources::{KindId, Translation, Upward};
 use crate::translate::{to_tenant_text, with_tenant_uid};
 use serde_json::{Value, json};
@@ -54,6 +55,12 @@ pub(super) fn up(tenant: &Value, host: &Value, translation: &Translation<'_>) ->
     }
     status["conditions"] = Value::Array(conditions(tenant, host, told));
     translate_generation(&mut status, tenant, host);
+    if let Some((reason, message)) = rejection(tenant, host) {
+        status["phase"] = json!("Failed");
+        status["reason"] = json!(reason);
+        status["message"] = json!(message);
+        status["observedGeneration"] = json!(tenant.generation());
+    }
     Upward { status: Some(status), main: None }
 }
 
