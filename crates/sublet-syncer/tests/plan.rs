@@ -168,9 +168,25 @@ fn a_pod_that_does_not_fit_the_node_it_names_fails_and_leaves_no_copy() {
     assert_eq!((patch.str_at("/status/phase"), patch.str_at("/status/reason")), (Some("Failed"), Some("OutOfcpu")));
     tenant["status"] = json!({"phase": "Failed"});
     let down = actions(&POD, Some(&tenant), Some(&host));
-    assert!(matches!(&down[..], [Action::DeleteHost { grace_seconds: Some(0), .. }]), "{down:?}");
+    assert!(matches!(&down[..], [Action::DeleteHost { confirmed: true, .. }]), "{down:?}");
     host["metadata"]["deletionTimestamp"] = json!("t");
     assert_eq!(actions(&POD, Some(&tenant), Some(&host)), [], "the pod stays to be read");
+}
+
+/// A pod that somebody called failed was running again a moment later, before its controller had seen it.
+#[test]
+fn a_pod_that_the_tenant_calls_over_is_stopped_and_stays_over() {
+    let mut tenant = pod();
+    let mut host = running(copy_of(&POD, &tenant));
+    tenant["spec"]["nodeName"] = json!("node-1");
+    tenant["status"] = host["status"].clone();
+    tenant["status"]["phase"] = json!("Failed");
+    let down = actions(&POD, Some(&tenant), Some(&host));
+    assert!(matches!(&down[..], [Action::DeleteHost { confirmed: true, .. }]), "{down:?}");
+    host["metadata"]["deletionTimestamp"] = json!("t");
+    assert_eq!(actions(&POD, Some(&tenant), Some(&host)), []);
+    host["status"]["phase"] = json!("Succeeded");
+    assert!(!names_of(&actions(&POD, Some(&tenant), Some(&host))).contains(&"delete_tenant"), "the record stays");
 }
 
 #[test]

@@ -34,7 +34,8 @@ fn is_tenants(tenant: &Value, condition_type: &str) -> bool {
 /// The wanted status of the tenant pod.
 pub(super) fn up(tenant: &Value, host: &Value, translation: &Translation<'_>) -> Upward {
     let mut status = host["status"].clone();
-    if !status.is_object() {
+    // A phase that ends a pod is never taken back.
+    if !status.is_object() || is_terminal(tenant) && !is_terminal(host) {
         return Upward::default();
     }
     for field in HOST_ONLY {
