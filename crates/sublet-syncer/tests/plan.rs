@@ -155,6 +155,40 @@ fn a_vanished_copy_is_made_again_unless_it_was_a_running_pod() {
     assert_eq!(actions(&POD, Some(&tenant), None), [], "a finished pod stays as a record");
 }
 
+/// A kubelet fails a pod that was put on its node and does not fit; ours waited for ever, and no controller replaced it.
+#[test]
+fn a_pod_that_does_not_fit_the_node_it_names_fails_and_leaves_no_copy() {
+    let mut tenant = pod();
+    tenant["spec"]["nodeName"] = json!("node-1");
+    let mut host = copy_of(&POD, &tenant);
+    let unfit = json!({"type": "PodScheduled", "status": "False", "reason": "Unschedulable", "message": "0/1 nodes are available: 1 Insufficient cpu."});
+    host["status"] = json!({"phase": "Pending", "conditions": [unfit]});
+    let up = actions(&POD, Some(&tenant), Some(&host));
+    let [Action::PatchTenantStatus { patch }] = &up[..] else { panic!("{up:?}") };
+    assert_eq!((patch.str_at("/status/phase"), patch.str_at("/status/reason")), (Some("Failed"), Some("OutOfcpu")));
+    tenant["status"] = json!({"phase": "Failed"});
+    let down = actions(&POD, Some(&tenant), Some(&host));
+    assert!(matches!(&down[..], [Action::DeleteHost { confirmed: true, .. }]), "{down:?}");
+    host["metadata"]["deletionTimestamp"] = json!("t");
+    assert_eq!(actions(&POD, Some(&tenant), Some(&host)), [], "the pod stays to be read");
+}
+
+/// A pod that somebody called failed was running again a moment later, before its controller had seen it.
+#[test]
+fn a_pod_that_the_tenant_calls_over_is_stopped_and_stays_over() {
+    let mut tenant = pod();
+    let mut host = running(copy_of(&POD, &tenant));
+    tenant["spec"]["nodeName"] = json!("node-1");
+    tenant["status"] = host["status"].clone();
+    tenant["status"]["phase"] = json!("Failed");
+    let down = actions(&POD, Some(&tenant), Some(&host));
+    assert!(matches!(&down[..], [Action::DeleteHost { confirmed: true, .. }]), "{down:?}");
+    host["metadata"]["deletionTimestamp"] = json!("t");
+    assert_eq!(actions(&POD, Some(&tenant), Some(&host)), []);
+    host["status"]["phase"] = json!("Succeeded");
+    assert!(!names_of(&actions(&POD, Some(&tenant), Some(&host))).contains(&"delete_tenant"), "the record stays");
+}
+
 #[test]
 fn deletions_meet_in_the_middle() {
     let mut tenant = pod();

@@ -21,6 +21,8 @@ use tokio::time::Instant;
 const PAUSE_MIN: Duration = Duration::from_millis(500);
 const PAUSE_MAX: Duration = Duration::from_secs(30);
 const PAUSE_PART: u32 = 4;
+/// How soon it is tried again when asking failed.
+const PAUSE_REFUSED: Duration = Duration::from_secs(10);
 
 /// Certificates of pods that want some: as many entries as there are such pods.
 #[derive(Default)]
@@ -90,22 +92,27 @@ impl Certificates {
 
 impl Inner {
     /// Takes each certificate of the pod one step further.
-    pub(super) async fn certificates(&self, pod: &Value) -> Result<Found, ClientError> {
+    pub(super) async fn certificates(&self, pod: &Value) -> Found {
         let key = &TenantKey::of(pod);
         let mut found = Found { files: Vec::new(), missing: Vec::new(), pause: None };
         for (index, wanted) in certificate::wanted(pod).into_iter().enumerate() {
             let mut source = self.certificates.source(key, pod.uid(), index);
-            let stepped = self.step(pod, wanted, &mut source).await;
-            let pause = source.pause(self.clock.now());
+            let pause = match self.step(pod, wanted, &mut source).await {
+                Ok(()) => source.pause(self.clock.now()),
+                // Tokens in the same Secret do not wait for what a server or a webhook refuses.
+                Err(error) => {
+                    tracing::warn!(tenant = %self.view.names.tenant().name, pod = %key, %error, "no certificate could be asked for");
+                    PAUSE_REFUSED
+                }
+            };
             match &source.issued {
                 Some(issued) => found.files.extend(certificate::data(index, &issued.key, &issued.chain)),
                 None => found.missing.push(index),
             }
             self.certificates.keep(key, pod.uid(), index, source);
-            stepped?;
             found.pause = Some(found.pause.map_or(pause, |earlier| earlier.min(pause)));
         }
-        Ok(found)
+        found
     }
 
     async fn step(&self, pod: &Value, wanted: &Value, source: &mut Source) -> Result<(), ClientError> {

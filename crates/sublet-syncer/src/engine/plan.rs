@@ -164,6 +164,10 @@ fn both(observed: &Observed<'_>, tenant: &Value, host: &Value) -> Plan {
         // The copy of an earlier object of the same name: it has to go first.
         return delete_host(host, None, true).into();
     }
+    if kind.id == KindId::Pod && !tenant.is_deleting() && pod::is_terminal(tenant) && !pod::is_terminal(host) {
+        // What the tenant calls over is over, as for a kubelet: nothing of it runs on, and its record stays.
+        return delete_host(host, None, true).into();
+    }
     let mut actions = Vec::new();
     if host.is_deleting() {
         if kind.id == KindId::Pod {
@@ -194,7 +198,7 @@ fn both(observed: &Observed<'_>, tenant: &Value, host: &Value) -> Plan {
 fn follow_deletion(tenant: &Value, host: &Value) -> Option<Action> {
     let grace = |object: &Value| object.i64_at("/metadata/deletionGracePeriodSeconds");
     if !tenant.is_deleting() {
-        return Some(delete_tenant(tenant, grace(host), false));
+        return (!pod::is_terminal(tenant)).then(|| delete_tenant(tenant, grace(host), false));
     }
     let shorter = matches!((grace(tenant), grace(host)), (Some(tenant), Some(host)) if tenant < host);
     shorter.then(|| Action::DeleteHost { uid: host.uid().into(), grace_seconds: grace(tenant), confirmed: true })

@@ -72,7 +72,7 @@ impl Inner {
     }
 
     async fn add_certificates(&self, projected: &mut Projected, pod: &Value, secret: Option<&Value>) -> Result<(), ClientError> {
-        let found = self.certificates(pod).await?;
+        let found = self.certificates(pod).await;
         let Some(pause) = found.pause else { return Ok(()) };
         projected.pause = projected.pause.min(pause);
         projected.data.extend(found.files.iter().map(|(key, text)| (key.clone(), encoded(text))));

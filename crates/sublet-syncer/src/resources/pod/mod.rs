@@ -6,6 +6,7 @@ mod containers;
 mod downward;
 mod fields;
 mod network;
+mod rejection;
 mod scheduling;
 mod status;
 pub mod token;

@@ -1,5 +1,6 @@
 //! A pod's status on its way up, and the readiness gates on their way down.
 
+use super::rejection::rejection;
 use crate::resources::{KindId, Translation, Upward};
 use crate::translate::{to_tenant_text, with_tenant_uid};
 use serde_json::{Value, json};
@@ -33,7 +34,8 @@ fn is_tenants(tenant: &Value, condition_type: &str) -> bool {
 /// The wanted status of the tenant pod.
 pub(super) fn up(tenant: &Value, host: &Value, translation: &Translation<'_>) -> Upward {
     let mut status = host["status"].clone();
-    if !status.is_object() {
+    // A phase that ends a pod is never taken back.
+    if !status.is_object() || is_terminal(tenant) && !is_terminal(host) {
         return Upward::default();
     }
     for field in HOST_ONLY {
@@ -54,6 +56,12 @@ pub(super) fn up(tenant: &Value, host: &Value, translation: &Translation<'_>) ->
     }
     status["conditions"] = Value::Array(conditions(tenant, host, told));
     translate_generation(&mut status, tenant, host);
+    if let Some((reason, message)) = rejection(tenant, host) {
+        status["phase"] = json!("Failed");
+        status["reason"] = json!(reason);
+        status["message"] = json!(message);
+        status["observedGeneration"] = json!(tenant.generation());
+    }
     Upward { status: Some(status), main: None }
 }
 
