@@ -49,5 +49,13 @@ resources! {
     SELF_SUBJECT_ACCESS_REVIEWS = "authorization.k8s.io" / "v1" / "selfsubjectaccessreviews";
     LEASES = "coordination.k8s.io" / "v1" / "leases";
     CUSTOM_RESOURCE_DEFINITIONS = "apiextensions.k8s.io" / "v1" / "customresourcedefinitions";
+    VOLUME_SNAPSHOTS = "snapshot.storage.k8s.io" / "v1" / "volumesnapshots";
+    VOLUME_SNAPSHOT_CONTENTS = "snapshot.storage.k8s.io" / "v1" / "volumesnapshotcontents";
+    VOLUME_SNAPSHOT_CLASSES = "snapshot.storage.k8s.io" / "v1" / "volumesnapshotclasses";
+    GATEWAY_CLASSES = "gateway.networking.k8s.io" / "v1" / "gatewayclasses";
+    GATEWAYS = "gateway.networking.k8s.io" / "v1" / "gateways";
+    HTTP_ROUTES = "gateway.networking.k8s.io" / "v1" / "httproutes";
+    GRPC_ROUTES = "gateway.networking.k8s.io" / "v1" / "grpcroutes";
+    REFERENCE_GRANTS = "gateway.networking.k8s.io" / "v1beta1" / "referencegrants";
     VIRTUAL_CLUSTERS = "sublet.dev" / "v1alpha1" / "virtualclusters";
 }

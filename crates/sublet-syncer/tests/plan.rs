@@ -4,6 +4,7 @@ mod support;
 
 use serde_json::{Value, json};
 use sublet_machinery::ObjectExt;
+use sublet_syncer::SyncRules;
 use sublet_syncer::engine::ownership::slim_managed_fields;
 use sublet_syncer::engine::plan::{Action, Observed, finished, plan};
 use sublet_syncer::resources::configmap::CONFIG_MAP;
@@ -13,8 +14,8 @@ use sublet_syncer::resources::{SyncedKind, Translation};
 use support::{World, config, names};
 
 fn with<R>(act: impl FnOnce(Translation<'_>) -> R) -> R {
-    let (names, config, world) = (names(), config(), World::read());
-    act(Translation { names: &names, config: &config, view: &world })
+    let (names, config, rules, world) = (names(), config(), SyncRules::default(), World::read());
+    act(Translation { names: &names, config: &config, rules: &rules, view: &world })
 }
 
 fn actions(kind: &SyncedKind, tenant: Option<&Value>, host: Option<&Value>) -> Vec<Action> {
@@ -132,8 +133,8 @@ fn services_of_later_days_leave_running_pods_alone() {
     let tenant = pod();
     let mut host = copy_of(&POD, &tenant);
     host["status"] = tenant["status"].clone();
-    let (names, config, world) = (names(), config(), World::without_services());
-    let translation = Translation { names: &names, config: &config, view: &world };
+    let (names, config, rules, world) = (names(), config(), SyncRules::default(), World::without_services());
+    let translation = Translation { names: &names, config: &config, rules: &rules, view: &world };
     let observed = Observed { kind: &POD, on: true, tenant: Some(&tenant), host: Some(&host), refused: false, settled: false, translation };
     assert_eq!(plan(&observed).actions, []);
 }

@@ -47,6 +47,10 @@ impl From<Refusal> for SyncError {
 impl Inner {
     /// One round with a key, with everything that follows from its outcome.
     pub(super) async fn work_on(&self, key: &ItemKey) {
+        if !self.view.is_up(key.kind) {
+            // All of its keys come again when it is.
+            return;
+        }
         let refused_for = self.queue.refused_for(key);
         let was_refused = refused_for.is_some();
         let outcome = match key.kind {
@@ -126,12 +130,12 @@ impl Inner {
     }
 
     pub(super) fn plan(&self, kind: &SyncedKind, tenant: Option<&Value>, host: Option<&Value>, refused: bool, settled: bool) -> Plan {
-        let on = !self.rules.off_to_host.contains(kind.resource);
+        let on = tenant.is_none_or(|tenant| self.rules.goes_down(kind.resource, tenant));
         plan(&Observed { kind, on, tenant, host, refused, settled, translation: self.translation() })
     }
 
     pub(super) fn translation(&self) -> Translation<'_> {
-        Translation { names: &self.view.names, config: &self.pods, view: &self.view }
+        Translation { names: &self.view.names, config: &self.pods, rules: &self.rules, view: &self.view }
     }
 
     async fn execute(&self, kind: &SyncedKind, key: &ItemKey, tenant: Option<&Value>, action: Action) -> Result<Round, SyncError> {
@@ -280,7 +284,7 @@ impl Inner {
         }
     }
 
-    fn expect_host(&self, key: &ItemKey, written: &Value) {
+    pub(super) fn expect_host(&self, key: &ItemKey, written: &Value) {
         self.expect(key, revision(written), 0);
     }
 

@@ -42,7 +42,7 @@ fn to_host(host: &mut Value, tenant: &Value, translation: &Translation<'_>) -> R
     containers::translate(host, tenant, translation);
     volumes::translate(host, tenant, translation)?;
     downward::carry(host, tenant);
-    scheduling::translate(host, tenant, translation);
+    scheduling::translate(host, tenant, translation)?;
     network::translate(host, tenant, translation)?;
     let pulls: Vec<Value> = tenant
         .array_at("/spec/imagePullSecrets")
