@@ -14,11 +14,10 @@ mod nodes;
 mod virtual_cluster;
 
 pub use crd::virtual_cluster_crd;
-pub use virtual_cluster::{
-    Expose, Layout, Mode, Phase, Placement, PodSecurity, Report, Source, State, Store, VirtualCluster, WantedKubeconfig,
-};
 pub use nodes::{NodeAddresses, NodeRules, ShowNodes};
-pub use virtual_cluster::{Expose, KindRule, Layout, Mode, Phase, Placement, PodSecurity, Report, Source, State, Store, VirtualCluster};
+pub use virtual_cluster::{
+    Expose, KindRule, Layout, Mode, Phase, Placement, PodSecurity, Report, Source, State, Store, VirtualCluster, WantedKubeconfig,
+};
 
 pub const GROUP: &str = "sublet.dev";
 pub const VERSION: &str = "v1alpha1";

@@ -47,6 +47,8 @@ resources! {
     NETWORK_POLICIES = "networking.k8s.io" / "v1" / "networkpolicies";
     INGRESS_CLASSES = "networking.k8s.io" / "v1" / "ingressclasses";
     SELF_SUBJECT_ACCESS_REVIEWS = "authorization.k8s.io" / "v1" / "selfsubjectaccessreviews";
+    MUTATING_WEBHOOK_CONFIGURATIONS = "admissionregistration.k8s.io" / "v1" / "mutatingwebhookconfigurations";
+    VALIDATING_WEBHOOK_CONFIGURATIONS = "admissionregistration.k8s.io" / "v1" / "validatingwebhookconfigurations";
     LEASES = "coordination.k8s.io" / "v1" / "leases";
     CUSTOM_RESOURCE_DEFINITIONS = "apiextensions.k8s.io" / "v1" / "customresourcedefinitions";
     VOLUME_SNAPSHOTS = "snapshot.storage.k8s.io" / "v1" / "volumesnapshots";

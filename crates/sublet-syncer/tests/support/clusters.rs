@@ -169,6 +169,14 @@ impl Clusters {
         Running { syncer, cache, tasks: vec![watching, running], cancel }
     }
 
+    pub fn tenant_server(&self) -> &Server {
+        &self.servers[0]
+    }
+
+    pub fn host_server(&self) -> &Server {
+        &self.servers[1]
+    }
+
     pub fn revisions(&self) -> [u64; 2] {
         [self.servers[0].store().revision(), self.servers[1].store().revision()]
     }

@@ -1,6 +1,7 @@
 //! A tenant and a host made of files, for translations and plans.
 #![allow(dead_code, reason = "each test uses a part of it")]
 
+pub mod addresses;
 pub mod clusters;
 
 use serde_json::Value;

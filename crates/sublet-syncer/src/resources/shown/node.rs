@@ -22,11 +22,12 @@ pub(super) const NODE: ShownKind = ShownKind {
         ShowNodes::All => has_labels(host, &translation.rules.nodes.labels) || is_used(host.name(), translation),
     },
     to_tenant: |host, _, translation| {
-        let spec = pick(&host["spec"], &["taints", "unschedulable"]);
+        // API servers taint new nodes, so that there are none has to be said.
+        let spec = json!({"taints": host["spec"]["taints"], "unschedulable": host["spec"]["unschedulable"]});
         json!({"metadata": {"labels": labels(host)}, "spec": spec, "status": status(&host["status"], translation.rules.nodes.addresses)})
     },
-    // A pod that is replaced by the next one need not make its node come and go.
     edits: |_, _, _| None,
+    // A pod that is replaced by the next one need not make its node come and go.
     linger_seconds: 30,
 };
 
