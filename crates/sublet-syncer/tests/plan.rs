@@ -19,7 +19,20 @@ fn with<R>(act: impl FnOnce(Translation<'_>) -> R) -> R {
 }
 
 fn actions(kind: &SyncedKind, tenant: Option<&Value>, host: Option<&Value>) -> Vec<Action> {
-    with(|translation| plan(&Observed { kind, on: true, tenant, host, refused: false, settled: false, translation }).actions)
+    with(|translation| {
+        plan(&Observed {
+            kind,
+            on: true,
+            tenant,
+            host,
+            refused: false,
+            settled: false,
+            dropped: Default::default(),
+            unknown: Default::default(),
+            translation,
+        })
+        .actions
+    })
 }
 
 fn names_of(actions: &[Action]) -> Vec<&'static str> {
@@ -135,7 +148,17 @@ fn services_of_later_days_leave_running_pods_alone() {
     host["status"] = tenant["status"].clone();
     let (names, config, rules, world) = (names(), config(), SyncRules::default(), World::without_services());
     let translation = Translation { names: &names, config: &config, rules: &rules, view: &world };
-    let observed = Observed { kind: &POD, on: true, tenant: Some(&tenant), host: Some(&host), refused: false, settled: false, translation };
+    let observed = Observed {
+        kind: &POD,
+        on: true,
+        tenant: Some(&tenant),
+        host: Some(&host),
+        refused: false,
+        settled: false,
+        dropped: Default::default(),
+        unknown: Default::default(),
+        translation,
+    };
     assert_eq!(plan(&observed).actions, []);
 }
 
@@ -207,7 +230,17 @@ fn a_refusal_of_the_change_does_not_hold_back_the_status() {
     let mut tenant = before;
     tenant["spec"]["resourceClaims"] = json!([{"name": "gpu"}]);
     let plan = with(|translation| {
-        plan(&Observed { kind: &POD, on: true, tenant: Some(&tenant), host: Some(&host), refused: false, settled: false, translation })
+        plan(&Observed {
+            kind: &POD,
+            on: true,
+            tenant: Some(&tenant),
+            host: Some(&host),
+            refused: false,
+            settled: false,
+            dropped: Default::default(),
+            unknown: Default::default(),
+            translation,
+        })
     });
     assert_eq!(names_of(&plan.actions), ["bind_tenant", "patch_tenant_status"]);
     assert_eq!(plan.refusal.expect("dynamic resources").field, "spec.resourceClaims");
@@ -222,8 +255,17 @@ fn a_complaint_stays_while_it_holds() {
     host["status"] = json!({"phase": "Pending"});
     let patch = |refused| {
         with(|translation| {
-            let observed =
-                Observed { kind: &POD, on: true, tenant: Some(&tenant), host: Some(&host), refused, settled: false, translation };
+            let observed = Observed {
+                kind: &POD,
+                on: true,
+                tenant: Some(&tenant),
+                host: Some(&host),
+                refused,
+                settled: false,
+                dropped: Default::default(),
+                unknown: Default::default(),
+                translation,
+            };
             plan(&observed).actions
         })
     };

@@ -20,6 +20,7 @@ mod routing;
 mod rules;
 mod settled;
 pub mod show;
+pub mod skew;
 pub mod stats;
 pub mod syncer;
 pub mod teardown;

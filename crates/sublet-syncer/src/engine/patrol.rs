@@ -6,7 +6,7 @@ use super::host::HostKind;
 use super::settled::Fingerprint;
 use super::show::plan_shown;
 use super::syncer::Inner;
-use crate::resources::shown::{SHOWN, shown};
+use crate::resources::shown::SHOWN;
 use crate::resources::{KindId, TO_HOST};
 use crate::translate::TenantKey;
 use std::collections::BTreeSet;
@@ -67,15 +67,13 @@ impl Inner {
         }
         if let Some(kind) = crate::resources::shown::shown_kind(key.kind) {
             let informer = self.view.host.informer(kind.host);
-            let translation = self.translation();
             let host = informer.get(kind.namespace, &key.key.name).filter(|host| self.is_wanted(kind, host, tenant.as_deref()));
-            let wanted = host.map(|host| shown(kind, &host, tenant.as_deref(), &translation));
+            let wanted = host.map(|host| self.shown(kind, &host, tenant.as_deref()));
             let off = self.rules.is_off_to_tenant(&kind.gvr.resource);
             return !off && informer.is_synced() && plan_shown(wanted.as_ref(), tenant.as_deref()).is_some();
         }
-        let Some(kind) = crate::resources::to_host_kind(key.kind) else { return false };
         let host = self.view.copy_of(key.kind, &key.key);
-        let settled = self.settled.contains(key, Fingerprint::of(kind.id, tenant.as_deref(), host.as_deref()));
-        !self.plan(kind, tenant.as_deref(), host.as_deref(), false, settled).is_empty()
+        let settled = self.settled.contains(key, Fingerprint::of(key.kind, tenant.as_deref(), host.as_deref()));
+        !self.plan(key, tenant.as_deref(), host.as_deref(), false, settled).is_empty()
     }
 }

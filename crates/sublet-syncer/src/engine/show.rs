@@ -2,7 +2,7 @@
 
 use super::execute::{Round, SyncError};
 use super::syncer::Inner;
-use super::{ItemKey, WriteError};
+use super::{ItemKey, WriteError, skew};
 use crate::resources::KindId;
 use crate::resources::shown::{ShownKind, is_shown_by_us, shown, shown_kind};
 use crate::translate::TenantKey;
@@ -133,7 +133,7 @@ impl Inner {
                 Err(error) => return Err(error.into()),
             }
         }
-        let wanted = host.as_deref().map(|host| shown(kind, host, tenant.as_deref(), &translation));
+        let wanted = host.as_deref().map(|host| self.shown(kind, host, tenant.as_deref()));
         if wanted.is_some() {
             self.lingering().remove(key);
         }
@@ -159,6 +159,13 @@ impl Inner {
         self.rules.may_show(&kind.gvr.resource, host) && (kind.select)(host, tenant, &self.translation())
     }
 
+    /// The object for the tenant, as far as its API server can keep it.
+    pub(super) fn shown(&self, kind: &ShownKind, host: &Value, tenant: Option<&Value>) -> Value {
+        let mut object = shown(kind, host, tenant, &self.translation());
+        skew::without(&mut object, &self.skew.unknown_to_tenant(kind.id));
+        object
+    }
+
     async fn create_shown(&self, kind: &ShownKind, key: &ItemKey, object: &Value) -> Result<(), ClientError> {
         let created = match self.tenant_client.create(&kind.gvr, &without_nulls(object)).await {
             // By another worker, or by the tenant: the local copy will tell.
@@ -166,13 +173,15 @@ impl Inner {
             other => other?,
         };
         self.expect_tenant(key, &created);
+        let mut asked = object.clone();
+        asked.remove_at("/status");
+        self.skew.tenant_wrote(kind.id, &asked, &created);
         // API servers taint new nodes until they hear better, and take no status at creation.
         if let Some(patch) = difference(object, &created) {
             self.tenant_client.merge_patch(&kind.gvr, kind.namespace, &key.key.name, patch).await?;
         }
         if let Some(status) = status_difference(object, &created) {
-            let written = self.tenant_client.patch_status(&kind.gvr, kind.namespace, &key.key.name, json!({"status": status})).await?;
-            self.expect_tenant(key, &written);
+            self.patch_shown_status(kind, key, status).await?;
         }
         Ok(())
     }
@@ -185,7 +194,7 @@ impl Inner {
         if self.rules.nodes.show == ShowNodes::None || self.rules.is_off_to_tenant(&kind.gvr.resource) {
             return Ok(());
         }
-        self.create_shown(kind, &key, &shown(kind, &host, None, &self.translation())).await
+        self.create_shown(kind, &key, &self.shown(kind, &host, None)).await
     }
 
     async fn update_shown(
@@ -198,8 +207,11 @@ impl Inner {
     ) -> Result<Round, SyncError> {
         let name = &key.key.name;
         if let Some(patch) = main {
-            match self.tenant_client.merge_patch(&kind.gvr, kind.namespace, name, patch).await {
-                Ok(written) => self.expect_tenant(key, &written),
+            match self.tenant_client.merge_patch(&kind.gvr, kind.namespace, name, patch.clone()).await {
+                Ok(written) => {
+                    self.expect_tenant(key, &written);
+                    self.skew.tenant_wrote(kind.id, &patch, &written);
+                }
                 // The host's object was replaced by one with other fixed fields: show it anew.
                 Err(error) if error.api().is_some_and(|e| e.code == 422) => {
                     self.remove_shown(kind, name, tenant.map(ObjectExt::uid).unwrap_or_default()).await?;
@@ -209,10 +221,17 @@ impl Inner {
             }
         }
         if let Some(patch) = status {
-            let written = self.tenant_client.patch_status(&kind.gvr, kind.namespace, name, json!({"status": patch})).await?;
-            self.expect_tenant(key, &written);
+            self.patch_shown_status(kind, key, patch).await?;
         }
         Ok(Round::Done)
+    }
+
+    async fn patch_shown_status(&self, kind: &ShownKind, key: &ItemKey, status: Value) -> Result<(), ClientError> {
+        let patch = json!({"status": status});
+        let written = self.tenant_client.patch_status(&kind.gvr, kind.namespace, &key.key.name, patch.clone()).await?;
+        self.expect_tenant(key, &written);
+        self.skew.tenant_wrote(kind.id, &patch, &written);
+        Ok(())
     }
 
     async fn remove_shown(&self, kind: &ShownKind, name: &str, uid: &str) -> Result<(), ClientError> {

@@ -8,6 +8,7 @@ use super::patrol::PATROL_PAUSE;
 use super::queue::TenantQueue;
 use super::rules::SyncRules;
 use super::settled::Settled;
+use super::skew::Skew;
 use super::stats::{Stats, StatsSnapshot};
 use super::tenant::View;
 use super::{HostWriter, ItemKey};
@@ -70,6 +71,7 @@ pub(super) struct Inner {
     pub rules: SyncRules,
     pub stats: Stats,
     pub settled: Settled,
+    pub skew: Skew,
     weight: u32,
     /// Writes of ours that the local copies have not shown yet; one entry per key at most.
     pub expected: Mutex<HashMap<ItemKey, Expected>>,
@@ -108,6 +110,7 @@ impl Syncer {
             rules: config.rules,
             stats: Stats::default(),
             settled: Settled::default(),
+            skew: Skew::default(),
             weight: config.weight.max(1),
             expected: Mutex::default(),
             lingering: Mutex::default(),

@@ -111,11 +111,16 @@ fn client(server: &Server) -> Client {
 
 impl Clusters {
     pub async fn start() -> Self {
+        Self::start_with(Vec::new()).await
+    }
+
+    /// With a host whose API server has more plugins.
+    pub async fn start_with(mut plugins: Vec<Box<dyn Plugin>>) -> Self {
         let refuses_pods = Arc::new(AtomicBool::new(false));
         let refuses_volume_edits = Arc::new(AtomicBool::new(false));
-        let host =
-            server("host", vec![Box::new(RefusePods(refuses_pods.clone())), Box::new(RefuseVolumeEdits(refuses_volume_edits.clone()))])
-                .await;
+        plugins.push(Box::new(RefusePods(refuses_pods.clone())));
+        plugins.push(Box::new(RefuseVolumeEdits(refuses_volume_edits.clone())));
+        let host = server("host", plugins).await;
         let tenant = server("tenant", Vec::new()).await;
         let clusters = Self { tenant: client(&tenant), host: client(&host), refuses_pods, refuses_volume_edits, servers: [tenant, host] };
         clusters.add_namespace(&clusters.host, HOST_NAMESPACE).await;
