@@ -117,17 +117,17 @@ pub fn slim_managed_fields(object: &mut Value) {
 }
 
 /// Whether [`adopt_created_fields`] has work to do on the object behind a local copy.
-pub fn needs_adoption(host: &Value, metadata_only: bool) -> bool {
+pub fn needs_adoption(host: &Value, removable_only: bool) -> bool {
     entries(host).any(|entry| {
         let created = entry["operation"] == "Update" && entry["subresource"].as_str().unwrap_or_default().is_empty();
-        created && (!metadata_only || fields_of(entry).is_some_and(|f| !split_metadata(f).1.as_object().is_none_or(Map::is_empty)))
+        created && (!removable_only || fields_of(entry).is_some_and(|f| !split_removable(f).1.as_object().is_none_or(Map::is_empty)))
     })
 }
 
 /// The managed fields of a live object after its creation entry became one of server-side apply: all
-/// of it, or only labels and annotations where `metadata_only` (pods, whose other fields never change
+/// of it, or only what can be taken away later where `removable_only` (pods, whose other fields never change
 /// by apply). `None` when there is nothing to do.
-pub fn adopt_created_fields(live: &Value, metadata_only: bool) -> Option<Value> {
+pub fn adopt_created_fields(live: &Value, removable_only: bool) -> Option<Value> {
     let mut all = live.array_at("/metadata/managedFields").to_vec();
     let is_ours = |e: &Value, operation: &str| {
         e["manager"] == marks::MANAGER && e["operation"] == operation && e["subresource"].as_str().unwrap_or_default().is_empty()
@@ -135,8 +135,8 @@ pub fn adopt_created_fields(live: &Value, metadata_only: bool) -> Option<Value> 
     let at = all.iter().position(|e| is_ours(e, "Update"))?;
     let mut entry = all.remove(at);
     let mut moved = entry["fieldsV1"].take();
-    if metadata_only {
-        let (kept, taken) = split_metadata(moved);
+    if removable_only {
+        let (kept, taken) = split_removable(moved);
         if taken.as_object().is_none_or(Map::is_empty) {
             return None;
         }
@@ -155,22 +155,24 @@ pub fn adopt_created_fields(live: &Value, metadata_only: bool) -> Option<Value> 
     Some(Value::Array(all))
 }
 
-/// Labels and annotations apart from the other fields.
-fn split_metadata(mut fields: Value) -> (Value, Value) {
-    let mut taken = Map::new();
-    if let Some(metadata) = fields.get_mut("f:metadata").and_then(Value::as_object_mut) {
-        for part in ["f:labels", "f:annotations"] {
-            if let Some(below) = metadata.remove(part) {
-                taken.insert(part.into(), below);
+/// What can be taken away from a pod later: labels, annotations and gates, apart from the other fields.
+const REMOVABLE: [(&str, &[&str]); 2] = [("f:metadata", &["f:labels", "f:annotations"]), ("f:spec", &["f:schedulingGates"])];
+
+fn split_removable(mut fields: Value) -> (Value, Value) {
+    let mut taken = json!({});
+    for (parent, parts) in REMOVABLE {
+        let Some(below) = fields.get_mut(parent).and_then(Value::as_object_mut) else { continue };
+        for part in parts {
+            if let Some(part_of_it) = below.remove(*part) {
+                taken[parent][*part] = part_of_it;
             }
         }
-        if metadata.is_empty()
+        if below.is_empty()
             && let Some(map) = fields.as_object_mut()
         {
-            map.remove("f:metadata");
+            map.remove(parent);
         }
     }
-    let taken = if taken.is_empty() { json!({}) } else { json!({"f:metadata": taken}) };
     (fields, taken)
 }
 
