@@ -163,9 +163,23 @@ impl HostServiceAllocator {
                     }
                     tokio::time::sleep(STALE_PAUSE).await;
                 }
+                // The number that is asked for may be that of an earlier Service of this name.
+                Err(WriteError::Refused(_)) if tries < STALE_TRIES_MAX && self.has_stale(key, desired) => {
+                    tries += 1;
+                    if let Some(present) = self.clear_stale(key, desired, dry_run).await? {
+                        return Ok(present);
+                    }
+                    tokio::time::sleep(STALE_PAUSE).await;
+                }
                 other => return other.map_err(|e| self.told(key, e)),
             }
         }
+    }
+
+    /// Whether the copy of an earlier Service of the name was there a moment ago.
+    fn has_stale(&self, key: &TenantKey, desired: &Value) -> bool {
+        let copy = self.inner.view.copy_of(KindId::Service, key);
+        copy.is_some_and(|copy| copy.annotation(marks::UID) != desired.annotation(marks::UID))
     }
 
     /// Makes way for a new Service: the copy of an earlier one of the name goes, a copy of this very
