@@ -1,6 +1,6 @@
 //! A tenant whose API server runs elsewhere: the syncer alone, with a kubeconfig that somebody gave.
 
-use super::tenant::{RunningSyncer, syncer};
+use super::tenant::{RunningSyncer, kinds_off, syncer};
 use anyhow::{Context as _, Result, bail};
 use base64::Engine as _;
 use base64::prelude::BASE64_STANDARD;
@@ -13,7 +13,7 @@ use sublet_operator::{ControlPlaneError, PlaneStatus, Tenant};
 use sublet_runtime::Client;
 use sublet_runtime::resources::{NAMESPACES, SECRETS};
 use sublet_syncer::engine::host::HostKind;
-use sublet_syncer::{HostCache, PodConfig};
+use sublet_syncer::{HostCache, PodConfig, SyncRules};
 
 /// The keys under which Secrets hold a kubeconfig, by custom.
 const KEYS: [&str; 3] = ["config", "value", "kubeconfig"];
@@ -30,6 +30,7 @@ pub struct External {
     /// The UID of the tenant's namespace `kube-system`: another cluster has another one.
     identity: String,
     syncer: Option<RunningSyncer>,
+    rules: SyncRules,
     /// Why it does not answer.
     trouble: Option<String>,
 }
@@ -51,7 +52,17 @@ impl External {
         };
         let syncer = (!tenant.paused).then(|| RunningSyncer::start(syncer(tenant, client.clone(), host, pods)));
         let (host, uid, digest) = (host.clone(), tenant.uid.clone(), digest(text));
-        Ok(Self { client, host, uid, url: url.to_string(), digest, identity, syncer, trouble: None })
+        Ok(Self {
+            client,
+            host,
+            uid,
+            url: url.to_string(),
+            digest,
+            identity,
+            syncer,
+            rules: SyncRules::of(&tenant.cluster()),
+            trouble: None,
+        })
     }
 
     pub fn url(&self) -> &str {
@@ -64,7 +75,7 @@ impl External {
 
     /// Whether it was started with this kubeconfig, in this state.
     pub fn is_as_wanted(&self, tenant: &Tenant, text: &str) -> bool {
-        self.digest == digest(text) && self.syncer.is_none() == tenant.paused
+        self.digest == digest(text) && self.syncer.is_none() == tenant.paused && self.rules == SyncRules::of(&tenant.cluster())
     }
 
     /// Looks whether the API server is there, and still the same.
@@ -82,6 +93,7 @@ impl External {
             synced: self.syncer.as_ref().is_some_and(RunningSyncer::is_running),
             pods: self.host.of_tenant(HostKind::Pods, &self.uid).len(),
             message: self.trouble.clone().unwrap_or_default(),
+            off: self.syncer.as_ref().map(|s| kinds_off(s.syncer())).unwrap_or_default(),
             ..PlaneStatus::default()
         }
     }

@@ -9,6 +9,7 @@ use super::streams::{Copies, HostApi, HostStreams};
 use super::usage::{HostUsage, TenantUsage};
 use anyhow::{Context as _, Result};
 use ipnet::IpNet;
+use std::collections::BTreeMap;
 use std::net::IpAddr;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -44,6 +45,7 @@ pub struct ControlPlane {
     pki: Pki,
     uid: String,
     pod_security: PodSecurity,
+    rules: SyncRules,
     host: Arc<HostCache>,
     identity: String,
     controllers: JoinHandle<()>,
@@ -66,6 +68,10 @@ impl RunningSyncer {
         let status = syncer.status();
         let task = tokio::spawn(syncer.clone().run(cancel.clone()));
         Self { syncer, status, task, cancel }
+    }
+
+    pub fn syncer(&self) -> &Syncer {
+        &self.syncer
     }
 
     /// Whether it has seen both sides.
@@ -158,6 +164,7 @@ impl ControlPlane {
             pki: pki.clone(),
             uid: tenant.uid.clone(),
             pod_security: tenant.pod_security,
+            rules: SyncRules::of(&tenant.cluster()),
             host: host.clone(),
             identity,
             controllers,
@@ -224,7 +231,7 @@ impl ControlPlane {
 
     /// Whether it runs under the settings that only a start can give it.
     pub fn is_as_wanted(&self, tenant: &Tenant) -> bool {
-        self.syncer.is_none() == tenant.paused && self.pod_security == tenant.pod_security
+        self.syncer.is_none() == tenant.paused && self.pod_security == tenant.pod_security && self.rules == SyncRules::of(&tenant.cluster())
     }
 
     /// Takes new keys without a restart.
@@ -247,6 +254,7 @@ impl ControlPlane {
             objects: store.counts().iter().map(|(_, n)| n).sum(),
             bytes: store.backend().size_bytes(),
             message: String::new(),
+            off: self.syncer().map(kinds_off).unwrap_or_default(),
         }
     }
 
@@ -285,6 +293,16 @@ fn identity(tenant: &Tenant) -> TenantIdentity {
     TenantIdentity { name: tenant.name.clone(), namespace: tenant.namespace.clone(), uid: tenant.uid.clone() }
 }
 
+/// What this host does not offer to a tenant: reasons, each with its kinds.
+pub fn kinds_off(syncer: &Syncer) -> String {
+    let mut by_reason: BTreeMap<&str, Vec<String>> = BTreeMap::new();
+    for (kind, why) in syncer.kinds_off() {
+        by_reason.entry(why).or_default().push(kind);
+    }
+    let reasons: Vec<String> = by_reason.into_iter().map(|(why, kinds)| format!("{} ({why})", kinds.join(", "))).collect();
+    reasons.join("; ")
+}
+
 /// The syncer between a tenant's API server and the host.
 pub fn syncer(tenant: &Tenant, tenant_client: Client, host: &Arc<HostCache>, pods: PodConfig) -> Syncer {
     Syncer::new(SyncerConfig {
@@ -296,7 +314,7 @@ pub fn syncer(tenant: &Tenant, tenant_client: Client, host: &Arc<HostCache>, pod
         clock: Clock::System,
         pods,
         weight: tenant.weight,
-        rules: SyncRules::default(),
+        rules: SyncRules::of(&tenant.cluster()),
     })
 }
 

@@ -8,6 +8,7 @@
 use super::labels;
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
+use sublet_machinery::Gvr;
 use sublet_syncer::{HostCache, resources::TO_HOST};
 
 pub const OPERATOR: &str = "sublet-operator";
@@ -59,7 +60,25 @@ pub fn objects(namespace: &str) -> Vec<Value> {
         "roleRef": {"apiGroup": RBAC, "kind": "Role", "name": OPERATOR},
         "subjects": [{"kind": "ServiceAccount", "name": OPERATOR, "namespace": namespace}],
     }));
+    all.extend(HostCache::shared_kinds_within().flat_map(|(home, gvr)| read_within(namespace, home, gvr)));
     all
+}
+
+/// The right of shards to read a kind in one namespace of the host.
+fn read_within(namespace: &str, home: &str, gvr: &Gvr) -> [Value; 2] {
+    let name = format!("{SHARD}-{}", gvr.resource);
+    let metadata = json!({"name": name, "namespace": home, "labels": labels("shard")});
+    [
+        json!({
+            "apiVersion": format!("{RBAC}/v1"), "kind": "Role", "metadata": metadata,
+            "rules": [rule(&gvr.group, &[&gvr.resource], READ)],
+        }),
+        json!({
+            "apiVersion": format!("{RBAC}/v1"), "kind": "RoleBinding", "metadata": metadata,
+            "roleRef": {"apiGroup": RBAC, "kind": "Role", "name": name},
+            "subjects": [{"kind": "ServiceAccount", "name": SHARD, "namespace": namespace}],
+        }),
+    ]
 }
 
 fn component(account: &str) -> &'static str {
@@ -114,6 +133,9 @@ fn shard_rules() -> Vec<Value> {
     }
     // `kubectl top nodes` in tenants, for the nodes that they see.
     rules.push(rule("metrics.k8s.io", &["nodes"], &["get", "list"]));
+    // Kinds that not every host serves are defined in tenants as they are on the host.
+    let definitions: Vec<String> = HostCache::definitions().collect();
+    rules.push(json!({"apiGroups": ["apiextensions.k8s.io"], "resources": ["customresourcedefinitions"], "resourceNames": definitions, "verbs": ["get"]}));
     rules.extend(shared.into_iter().map(|(group, resources)| json!({"apiGroups": [group], "resources": resources, "verbs": READ})));
     rules
 }

@@ -49,6 +49,7 @@ pub fn tree() -> Result<Vec<File>> {
     trial(&mut files)?;
     monitoring(&mut files)?;
     wide_reads(&mut files)?;
+    volume_edits(&mut files)?;
     for (name, what, objects) in samples::samples() {
         files.add(&format!("samples/{name}"), &format!("{HEADER}# {what}\n"), &yaml(&objects)?);
     }
@@ -126,7 +127,16 @@ pub fn wide_reads_role() -> Vec<Value> {
     for gvr in HostCache::copied_kinds() {
         rules.push(json!({"apiGroups": [gvr.group], "resources": [gvr.resource], "verbs": ["get", "list", "watch"]}));
     }
-    let name = format!("{SHARD}-wide-reads");
+    shard_role("wide-reads", rules)
+}
+
+/// Volumes are no namespaced kind: the right to change one is the right to change all.
+pub fn volume_edits_role() -> Vec<Value> {
+    shard_role("volume-edits", vec![json!({"apiGroups": [""], "resources": ["persistentvolumes"], "verbs": ["patch"]})])
+}
+
+fn shard_role(purpose: &str, rules: Vec<Value>) -> Vec<Value> {
+    let name = format!("{SHARD}-{purpose}");
     let rbac = "rbac.authorization.k8s.io";
     vec![
         json!({"apiVersion": format!("{rbac}/v1"), "kind": "ClusterRole", "metadata": {"name": name, "labels": labels("shard")}, "rules": rules}),
@@ -144,6 +154,12 @@ fn wide_reads(files: &mut Files) -> Result<()> {
     let what =
         "For hundreds of tenants: shards watch each kind once instead of once a tenant. They can read Secrets of all namespaces then.";
     files.component("wide-reads", what, json!({"resources": ["role.yaml"]}))
+}
+
+fn volume_edits(files: &mut Files) -> Result<()> {
+    files.add("components/volume-edits/role.yaml", HEADER, &yaml(&volume_edits_role())?);
+    let what = "Lets tenants change the reclaim policy of their volumes and use released ones again. Shards may patch all volumes of the host then.";
+    files.component("volume-edits", what, json!({"resources": ["role.yaml"]}))
 }
 
 /// What stands in the objects where a value of the chart goes, and how the chart writes it.
@@ -180,6 +196,10 @@ fn chart(files: &mut Files) -> Result<()> {
         values,
         "# One watch for all tenants: less memory with hundreds of them, and the right to read Secrets everywhere.\nwideReads: false"
     )?;
+    writeln!(
+        values,
+        "# Tenants may change the reclaim policy of their volumes and use released ones again; shards may patch all volumes of the host.\nvolumeEdits: false"
+    )?;
     files.add("chart/values.yaml", HEADER, &values);
     let token = |name: &str| format!("xx{name}xx");
     let options = Options {
@@ -199,6 +219,7 @@ fn chart(files: &mut Files) -> Result<()> {
     let namespaced = |text: &str| text.replace(&Options::default().namespace, "{{ .Release.Namespace }}");
     files.add("chart/templates/monitoring.yaml", HEADER, &when("monitoring", &namespaced(&yaml([&pod_monitor()])?)));
     files.add("chart/templates/wide-reads.yaml", HEADER, &when("wideReads", &namespaced(&yaml(&wide_reads_role())?)));
+    files.add("chart/templates/volume-edits.yaml", HEADER, &when("volumeEdits", &namespaced(&yaml(&volume_edits_role())?)));
     Ok(())
 }
 

@@ -102,6 +102,7 @@ fn spec() -> Value {
                 "type": "object",
                 "properties": {"toHost": sync_rules(), "toTenant": sync_rules()},
             },
+            "nodes": crate::nodes::schema(&label_selector()),
             "deletion": {
                 "type": "object",
                 "properties": {"volumes": {"type": "string", "default": "Delete", "enum": ["Delete", "Retain"],
@@ -204,12 +205,16 @@ fn sync_rules() -> Value {
             "type": "object",
             "properties": {
                 "enabled": {"type": "boolean", "default": true},
-                "selector": {
-                    "type": "object", "x-kubernetes-map-type": "atomic",
-                    "properties": {"matchLabels": {"type": "object", "additionalProperties": {"type": "string"}}},
-                },
+                "selector": label_selector(),
             },
         },
+    })
+}
+
+fn label_selector() -> Value {
+    json!({
+        "type": "object", "x-kubernetes-map-type": "atomic",
+        "properties": {"matchLabels": {"type": "object", "maxProperties": 64, "additionalProperties": {"type": "string", "maxLength": 63}}},
     })
 }
 
@@ -248,7 +253,7 @@ fn status() -> Value {
                 "type": "object",
                 "description": "What the process that runs the control plane says of it.",
                 "properties": {
-                    "pod": text, "phase": text, "synced": {"type": "boolean"}, "message": text, "storeIdentity": text,
+                    "pod": text, "phase": text, "synced": {"type": "boolean"}, "message": text, "off": text, "storeIdentity": text,
                     "namespaces": count, "pods": count, "objects": count, "bytes": count,
                 },
             },

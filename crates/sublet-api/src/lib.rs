@@ -10,11 +10,13 @@
 pub mod condition;
 mod crd;
 pub mod marks;
+mod nodes;
 mod virtual_cluster;
 
 pub use crd::virtual_cluster_crd;
+pub use nodes::{NodeAddresses, NodeRules, ShowNodes};
 pub use virtual_cluster::{
-    Expose, Layout, Mode, Phase, Placement, PodSecurity, Report, Source, State, Store, VirtualCluster, WantedKubeconfig,
+    Expose, KindRule, Layout, Mode, Phase, Placement, PodSecurity, Report, Source, State, Store, VirtualCluster, WantedKubeconfig,
 };
 
 pub const GROUP: &str = "sublet.dev";

@@ -23,6 +23,9 @@ pub const UID: &str = "sublet.dev/uid";
 pub const OWNER: &str = "sublet.dev/owner";
 /// Annotation: a digest of the fields that were last written; the merge base that survives restarts.
 pub const APPLIED: &str = "sublet.dev/applied";
+/// Annotation of an object in a tenant: the value of the field that both sides may change, as it was last
+/// on both.
+pub const AGREED: &str = "sublet.dev/agreed";
 /// Annotation: the service account that a pod has in the tenant.
 pub const SERVICE_ACCOUNT: &str = "sublet.dev/service-account";
 /// Annotation: the tenant's labels in downward API form, for pods that read all of them.

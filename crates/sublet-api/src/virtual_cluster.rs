@@ -1,6 +1,8 @@
 //! A reader of `VirtualCluster` objects: every field with its default.
 
+use crate::nodes::{self, NodeRules};
 use serde_json::Value;
+use std::collections::BTreeMap;
 use sublet_machinery::ObjectExt;
 
 /// Whether the cluster runs.
@@ -54,6 +56,14 @@ pub enum PodSecurity {
     #[default]
     Baseline,
     Restricted,
+}
+
+/// What is said about one kind of object: a rule that says nothing is no rule.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct KindRule {
+    pub off: bool,
+    /// Labels that an object must have to be synced.
+    pub labels: BTreeMap<String, String>,
 }
 
 /// Where a control plane runs: told by the operator to the process that is to run it.
@@ -117,6 +127,8 @@ pub struct Report {
     pub synced: bool,
     pub store_identity: Option<String>,
     pub message: String,
+    /// Kinds that the host does not offer, and why.
+    pub off: String,
     pub pods: u64,
     pub namespaces: u64,
     pub objects: u64,
@@ -271,13 +283,25 @@ impl<'a> VirtualCluster<'a> {
         self.object.i64_at("/spec/weight").and_then(|w| u32::try_from(w).ok()).unwrap_or(1).max(1)
     }
 
-    /// Whether a kind is synced to the host; `kind` is a key of `spec.sync.toHost`.
-    pub fn syncs_to_host(&self, kind: &str) -> bool {
-        self.object["spec"]["sync"]["toHost"][kind]["enabled"].as_bool().unwrap_or(true)
+    /// What is said about kinds that go to the host, by plural resource name.
+    pub fn to_host_rules(&self) -> BTreeMap<String, KindRule> {
+        self.kind_rules("toHost")
     }
 
-    pub fn syncs_to_tenant(&self, kind: &str) -> bool {
-        self.object["spec"]["sync"]["toTenant"][kind]["enabled"].as_bool().unwrap_or(true)
+    /// What is said about kinds that are shown to the tenant, by plural resource name.
+    pub fn to_tenant_rules(&self) -> BTreeMap<String, KindRule> {
+        self.kind_rules("toTenant")
+    }
+
+    fn kind_rules(&self, direction: &str) -> BTreeMap<String, KindRule> {
+        let rules = self.object["spec"]["sync"][direction].as_object();
+        let rule = |rule: &Value| KindRule { off: rule["enabled"] == false, labels: nodes::labels(&rule["selector"]) };
+        rules.into_iter().flatten().map(|(kind, r)| (kind.clone(), rule(r))).filter(|(_, r)| *r != KindRule::default()).collect()
+    }
+
+    /// Which nodes the tenant sees.
+    pub fn nodes(&self) -> NodeRules {
+        NodeRules::of(&self.object["spec"]["nodes"], self.mode() == Mode::External)
     }
 
     pub fn keeps_volumes(&self) -> bool {
@@ -315,6 +339,7 @@ impl<'a> VirtualCluster<'a> {
             synced: said["synced"].as_bool().unwrap_or_default(),
             store_identity: said["storeIdentity"].as_str().map(str::to_string),
             message: said["message"].as_str().unwrap_or_default().to_string(),
+            off: said["off"].as_str().unwrap_or_default().to_string(),
             pods: count("pods"),
             namespaces: count("namespaces"),
             objects: count("objects"),
@@ -346,12 +371,23 @@ mod tests {
     }
 
     #[test]
+    fn a_kind_can_be_off_or_selected() {
+        let object = json!({"spec": {"sync": {"toTenant": {
+            "storageclasses": {"enabled": true, "selector": {"matchLabels": {"tenants": "yes"}}}, "runtimeclasses": {"enabled": false}, "nodes": {"enabled": true},
+        }}}});
+        let rules = VirtualCluster::new(&object).to_tenant_rules();
+        assert_eq!(rules.len(), 2);
+        assert!(rules["runtimeclasses"].off && !rules["storageclasses"].off);
+        assert_eq!(rules["storageclasses"].labels["tenants"], "yes");
+    }
+
+    #[test]
     fn an_empty_spec_reads_as_the_defaults() {
         let object = json!({"metadata": {"name": "alpha", "namespace": "team-a"}, "spec": {}});
         let cluster = VirtualCluster::new(&object);
         assert_eq!((cluster.state(), cluster.mode(), cluster.layout()), (State::Running, Mode::Packed, Layout::Single));
         assert_eq!((cluster.version(), cluster.weight(), cluster.replicas()), ("1.37", 1, 1));
-        assert!(cluster.syncs_to_host("pods") && !cluster.keeps_volumes());
+        assert!(cluster.to_host_rules().is_empty() && !cluster.keeps_volumes() && cluster.nodes() == NodeRules::default());
         assert_eq!(cluster.kubeconfig_secret(), "alpha-kubeconfig");
     }
 }

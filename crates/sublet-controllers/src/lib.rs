@@ -27,6 +27,7 @@ mod statefulset;
 mod trust_bundle;
 mod ttl_after_finished;
 mod volume;
+mod webhook_availability;
 
 use std::collections::BTreeSet;
 use sublet_machinery::Gvr;
@@ -77,6 +78,7 @@ const ALL: &[(&str, Make)] = &[
     ("ttl-after-finished", |_| ttl_after_finished::controller()),
     ("garbagecollector", |_| garbage_collector::controller()),
     ("deployment", |_| deployment::controller()),
+    ("webhook-availability", |_| webhook_availability::controller()),
 ];
 
 /// The name of every controller, for [`ControllersConfig::without`].

@@ -79,6 +79,8 @@ pub struct PlaneStatus {
     pub bytes: u64,
     /// What it waits for, when it is not ready.
     pub message: String,
+    /// Kinds that this host does not offer, and why.
+    pub off: String,
 }
 
 #[derive(Debug, thiserror::Error)]

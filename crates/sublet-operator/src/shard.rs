@@ -236,7 +236,7 @@ impl Shard {
         let before = &cluster.object()["status"]["plane"];
         let identity = identity.map_or_else(|| before["storeIdentity"].clone(), Value::from);
         let mut plane = json!({
-            "pod": self.pod, "phase": phase.name(), "synced": status.synced, "message": status.message,
+            "pod": self.pod, "phase": phase.name(), "synced": status.synced, "message": status.message, "off": status.off,
             "pods": status.pods, "namespaces": status.namespaces, "objects": status.objects, "bytes": status.bytes,
         });
         if !identity.is_null() {

@@ -47,7 +47,17 @@ resources! {
     NETWORK_POLICIES = "networking.k8s.io" / "v1" / "networkpolicies";
     INGRESS_CLASSES = "networking.k8s.io" / "v1" / "ingressclasses";
     SELF_SUBJECT_ACCESS_REVIEWS = "authorization.k8s.io" / "v1" / "selfsubjectaccessreviews";
+    MUTATING_WEBHOOK_CONFIGURATIONS = "admissionregistration.k8s.io" / "v1" / "mutatingwebhookconfigurations";
+    VALIDATING_WEBHOOK_CONFIGURATIONS = "admissionregistration.k8s.io" / "v1" / "validatingwebhookconfigurations";
     LEASES = "coordination.k8s.io" / "v1" / "leases";
     CUSTOM_RESOURCE_DEFINITIONS = "apiextensions.k8s.io" / "v1" / "customresourcedefinitions";
+    VOLUME_SNAPSHOTS = "snapshot.storage.k8s.io" / "v1" / "volumesnapshots";
+    VOLUME_SNAPSHOT_CONTENTS = "snapshot.storage.k8s.io" / "v1" / "volumesnapshotcontents";
+    VOLUME_SNAPSHOT_CLASSES = "snapshot.storage.k8s.io" / "v1" / "volumesnapshotclasses";
+    GATEWAY_CLASSES = "gateway.networking.k8s.io" / "v1" / "gatewayclasses";
+    GATEWAYS = "gateway.networking.k8s.io" / "v1" / "gateways";
+    HTTP_ROUTES = "gateway.networking.k8s.io" / "v1" / "httproutes";
+    GRPC_ROUTES = "gateway.networking.k8s.io" / "v1" / "grpcroutes";
+    REFERENCE_GRANTS = "gateway.networking.k8s.io" / "v1beta1" / "referencegrants";
     VIRTUAL_CLUSTERS = "sublet.dev" / "v1alpha1" / "virtualclusters";
 }

@@ -1,5 +1,6 @@
 //! Prints the field names of the synced kinds, for `tests/facts/fields.txt`:
-//! `fields OPENAPI_V3_DIR`, the folder `api/openapi-spec/v3` of a Kubernetes release.
+//! `fields OPENAPI_V3_DIR VERSION=CRD_FILE...`, the folder `api/openapi-spec/v3` of a Kubernetes release, and
+//! definitions of kinds beyond it with the version that is synced (`v1=gateways.yaml`).
 
 use anyhow::Context;
 use serde_json::Value;
@@ -40,7 +41,31 @@ fn main() -> anyhow::Result<()> {
         }
         println!("{line}");
     }
+    for argument in std::env::args().skip(2) {
+        let (version, file) = argument.split_once('=').context("usage: VERSION=CRD_FILE")?;
+        let definition: Value = serde_saphyr::from_str(&std::fs::read_to_string(file)?)?;
+        let versions = definition["spec"]["versions"].as_array().context("a definition has versions")?;
+        let schema = versions.iter().find(|v| v["name"] == version).context("no such version")?;
+        let kind = definition["spec"]["names"]["kind"].as_str().context("a definition has a kind")?;
+        print_defined(kind, &schema["schema"]["openAPIV3Schema"]);
+    }
     Ok(())
+}
+
+/// Types inside a definition have no names: they are given those of their paths.
+fn print_defined(name: &str, schema: &Value) {
+    let mut below = Vec::new();
+    let mut line = name.to_string();
+    for (field, schema) in schema["properties"].as_object().into_iter().flatten() {
+        let (list, element) = if schema["type"] == "array" { ("[]", &schema["items"]) } else { ("", schema) };
+        let named = element["properties"].is_object().then(|| format!("{name}{}{}", field[..1].to_uppercase(), &field[1..]));
+        line.push_str(&format!(" {field}:{list}{}", named.as_deref().unwrap_or_default()));
+        below.extend(named.map(|n| (n, element)));
+    }
+    println!("{line}");
+    for (name, schema) in below {
+        print_defined(&name, schema);
+    }
 }
 
 fn reference(schema: &Value) -> Option<String> {

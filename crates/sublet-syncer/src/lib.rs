@@ -12,10 +12,11 @@ pub mod index;
 pub mod resources;
 pub mod translate;
 
+pub use engine::SyncRules;
 pub use engine::allocator::{Allocation, HostServiceAllocator};
 pub use engine::host::{HostCache, HostHandle, HostScope};
 pub use engine::stats::StatsSnapshot;
-pub use engine::syncer::{Layout, SyncRules, Syncer, SyncerConfig, SyncerStatus};
+pub use engine::syncer::{Layout, Syncer, SyncerConfig, SyncerStatus};
 pub use engine::teardown::{Leftover, remove_copies};
 pub use resources::PodConfig;
 pub use translate::TenantIdentity;

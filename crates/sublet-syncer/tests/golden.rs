@@ -4,6 +4,7 @@
 mod support;
 
 use sublet_machinery::ObjectExt;
+use sublet_syncer::SyncRules;
 use sublet_syncer::engine::plan::finished;
 use sublet_syncer::resources::{TO_HOST, Translation};
 use support::{World, config, folder, names, read};
@@ -12,8 +13,8 @@ use support::{World, config, folder, names, read};
 fn translations_are_as_recorded() {
     let update = std::env::var_os("UPDATE").is_some();
     let world = World::read();
-    let (names, config) = (names(), config());
-    let translation = Translation { names: &names, config: &config, view: &world };
+    let (names, config, rules) = (names(), config(), SyncRules::default());
+    let translation = Translation { names: &names, config: &config, rules: &rules, view: &world };
     let mut wrong = Vec::new();
     for kind in TO_HOST {
         let cases = folder().join(kind.kind.to_lowercase());

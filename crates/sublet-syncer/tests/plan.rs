@@ -4,6 +4,7 @@ mod support;
 
 use serde_json::{Value, json};
 use sublet_machinery::ObjectExt;
+use sublet_syncer::SyncRules;
 use sublet_syncer::engine::ownership::slim_managed_fields;
 use sublet_syncer::engine::plan::{Action, Observed, finished, plan};
 use sublet_syncer::resources::configmap::CONFIG_MAP;
@@ -13,12 +14,25 @@ use sublet_syncer::resources::{SyncedKind, Translation};
 use support::{World, config, names};
 
 fn with<R>(act: impl FnOnce(Translation<'_>) -> R) -> R {
-    let (names, config, world) = (names(), config(), World::read());
-    act(Translation { names: &names, config: &config, view: &world })
+    let (names, config, rules, world) = (names(), config(), SyncRules::default(), World::read());
+    act(Translation { names: &names, config: &config, rules: &rules, view: &world })
 }
 
 fn actions(kind: &SyncedKind, tenant: Option<&Value>, host: Option<&Value>) -> Vec<Action> {
-    with(|translation| plan(&Observed { kind, on: true, tenant, host, refused: false, settled: false, translation }).actions)
+    with(|translation| {
+        plan(&Observed {
+            kind,
+            on: true,
+            tenant,
+            host,
+            refused: false,
+            settled: false,
+            dropped: Default::default(),
+            unknown: Default::default(),
+            translation,
+        })
+        .actions
+    })
 }
 
 fn names_of(actions: &[Action]) -> Vec<&'static str> {
@@ -132,9 +146,19 @@ fn services_of_later_days_leave_running_pods_alone() {
     let tenant = pod();
     let mut host = copy_of(&POD, &tenant);
     host["status"] = tenant["status"].clone();
-    let (names, config, world) = (names(), config(), World::without_services());
-    let translation = Translation { names: &names, config: &config, view: &world };
-    let observed = Observed { kind: &POD, on: true, tenant: Some(&tenant), host: Some(&host), refused: false, settled: false, translation };
+    let (names, config, rules, world) = (names(), config(), SyncRules::default(), World::without_services());
+    let translation = Translation { names: &names, config: &config, rules: &rules, view: &world };
+    let observed = Observed {
+        kind: &POD,
+        on: true,
+        tenant: Some(&tenant),
+        host: Some(&host),
+        refused: false,
+        settled: false,
+        dropped: Default::default(),
+        unknown: Default::default(),
+        translation,
+    };
     assert_eq!(plan(&observed).actions, []);
 }
 
@@ -240,7 +264,17 @@ fn a_refusal_of_the_change_does_not_hold_back_the_status() {
     let mut tenant = before;
     tenant["spec"]["resourceClaims"] = json!([{"name": "gpu"}]);
     let plan = with(|translation| {
-        plan(&Observed { kind: &POD, on: true, tenant: Some(&tenant), host: Some(&host), refused: false, settled: false, translation })
+        plan(&Observed {
+            kind: &POD,
+            on: true,
+            tenant: Some(&tenant),
+            host: Some(&host),
+            refused: false,
+            settled: false,
+            dropped: Default::default(),
+            unknown: Default::default(),
+            translation,
+        })
     });
     assert_eq!(names_of(&plan.actions), ["bind_tenant", "patch_tenant_status"]);
     assert_eq!(plan.refusal.expect("dynamic resources").field, "spec.resourceClaims");
@@ -255,8 +289,17 @@ fn a_complaint_stays_while_it_holds() {
     host["status"] = json!({"phase": "Pending"});
     let patch = |refused| {
         with(|translation| {
-            let observed =
-                Observed { kind: &POD, on: true, tenant: Some(&tenant), host: Some(&host), refused, settled: false, translation };
+            let observed = Observed {
+                kind: &POD,
+                on: true,
+                tenant: Some(&tenant),
+                host: Some(&host),
+                refused,
+                settled: false,
+                dropped: Default::default(),
+                unknown: Default::default(),
+                translation,
+            };
             plan(&observed).actions
         })
     };

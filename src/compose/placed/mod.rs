@@ -184,6 +184,7 @@ fn status_of(tenant: &Tenant, placement: &Placement, there: bool) -> PlaneStatus
         objects: count(report.objects),
         bytes: report.bytes,
         message: report.message.clone(),
+        off: report.off.clone(),
     }
 }
 

@@ -70,10 +70,23 @@ impl Attributes<'_> {
         match (group, plural, self.subresource) {
             (_, _, "status") | ("", "pods", "binding") => true,
             ("", "nodes" | "events" | "persistentvolumes", _) | ("events.k8s.io", _, _) | ("coordination.k8s.io", "leases", _) => true,
+            // Where traffic goes, and the last word about a namespace.
+            ("", "endpoints", _) | ("discovery.k8s.io", "endpointslices", _) | ("", "namespaces", "finalize") => true,
+            // What is shown of the host.
+            ("", "persistentvolumeclaims", "") => self.operation == Operation::Update,
+            ("storage.k8s.io", "storageclasses", _) | ("scheduling.k8s.io", _, _) | ("node.k8s.io", _, _) => true,
+            ("networking.k8s.io", "ingressclasses", _) | ("apiextensions.k8s.io", _, _) => true,
+            ("snapshot.storage.k8s.io" | "gateway.networking.k8s.io", _, _) => true,
             // The end of a pod that stopped running, as a kubelet tells it.
             ("", "pods", "") => self.operation == Operation::Delete && self.old.as_ref().is_some_and(|old| old.is_deleting()),
             _ => false,
         }
+    }
+
+    /// Whether the request goes on when a webhook that has a say cannot be asked: controllers clear away
+    /// what a tenant deleted, and a namespace comes to its end.
+    pub(crate) fn goes_on_without(&self) -> bool {
+        self.user.name == SYSTEM && self.operation == Operation::Delete
     }
 
     /// The options of the request as an object; null for those that have none.

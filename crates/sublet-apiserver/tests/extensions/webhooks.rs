@@ -155,6 +155,13 @@ async fn a_webhook_that_does_not_answer_fails_as_its_policy_says() {
     let path = "/apis/coordination.k8s.io/v1/namespaces/default/leases";
     assert_eq!(cluster.create(path, lease.clone()).await.code.as_u16(), 500);
     cluster.send_as("system:apiserver", "POST", path, Some(lease)).await.ok();
+    // What a tenant cannot have refused: where traffic goes, the end of a namespace and of what controllers clear away.
+    let slice = json!({"metadata": {"name": "x"}, "addressType": "IPv4", "endpoints": []});
+    let path = "/apis/discovery.k8s.io/v1/namespaces/default/endpointslices";
+    cluster.send_as("system:apiserver", "POST", path, Some(slice)).await.ok();
+    assert_eq!(cluster.send("DELETE", &format!("{path}/x"), None).await.code.as_u16(), 500);
+    cluster.send_as("system:apiserver", "DELETE", &format!("{path}/x"), None).await.ok();
+    cluster.send_as("system:apiserver", "DELETE", "/api/v1/namespaces/default/limitranges/x", None).await.ok();
     // And nobody is locked out of the configurations.
     cluster.send("DELETE", &format!("{REGISTRATION}/validatingwebhookconfigurations/all"), None).await.ok();
 }

@@ -271,7 +271,8 @@ async fn own_or_foreign(ctx: &Ctx, own: &Informer, cluster: &VirtualCluster<'_>,
 fn syncer_step(status: &PlaneStatus, paused: bool) -> Result<(&'static str, String), StepError> {
     match (paused, status.synced) {
         (true, _) => Ok(("Paused", "`spec.state` is Paused: the API answers, nothing is synced".into())),
-        (false, true) => Ok(("Synced", "host and tenant are in step".into())),
+        (false, true) if status.off.is_empty() => Ok(("Synced", "host and tenant are in step".into())),
+        (false, true) => Ok(("Synced", format!("host and tenant are in step; off: {}", status.off))),
         (false, false) => Err(StepError::Waiting { reason: "Syncing", message: "the syncer reads both sides".into() }),
     }
 }

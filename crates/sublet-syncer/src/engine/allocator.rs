@@ -103,7 +103,12 @@ impl HostServiceAllocator {
     /// about something that the host gives.
     pub async fn allocate_update(&self, service: &Value, old: &Value, dry_run: bool) -> Result<Allocation, ApiError> {
         let key = TenantKey::of(service);
-        if service::is_api_service(&key) || !needs_host(service, old) {
+        if service::is_api_service(&key) || service["spec"] == old["spec"] {
+            return Ok(Allocation::default());
+        }
+        // A change that can never go down is refused while somebody listens.
+        let desired = self.desired(service)?;
+        if !needs_host(service, old) {
             return Ok(Allocation::default());
         }
         let host_key = self.host_key(&key);
@@ -113,7 +118,6 @@ impl HostServiceAllocator {
             // Not there (an ExternalName has no copy to allocate for, or it is on its way): as a create.
             return self.allocate_create(service, dry_run).await;
         };
-        let desired = self.desired(service)?;
         let written = match dry_run {
             true => self.inner.writer.apply_dry_run(&SERVICE, &desired, live.uid()).await,
             false => self.inner.writer.apply(&SERVICE, &desired, live.uid(), true).await,
@@ -159,9 +163,23 @@ impl HostServiceAllocator {
                     }
                     tokio::time::sleep(STALE_PAUSE).await;
                 }
+                // The number that is asked for may be that of an earlier Service of this name.
+                Err(WriteError::Refused(_)) if tries < STALE_TRIES_MAX && self.has_stale(key, desired) => {
+                    tries += 1;
+                    if let Some(present) = self.clear_stale(key, desired, dry_run).await? {
+                        return Ok(present);
+                    }
+                    tokio::time::sleep(STALE_PAUSE).await;
+                }
                 other => return other.map_err(|e| self.told(key, e)),
             }
         }
+    }
+
+    /// Whether the copy of an earlier Service of the name was there a moment ago.
+    fn has_stale(&self, key: &TenantKey, desired: &Value) -> bool {
+        let copy = self.inner.view.copy_of(KindId::Service, key);
+        copy.is_some_and(|copy| copy.annotation(marks::UID) != desired.annotation(marks::UID))
     }
 
     /// Makes way for a new Service: the copy of an earlier one of the name goes, a copy of this very

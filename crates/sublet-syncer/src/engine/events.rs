@@ -2,7 +2,7 @@
 
 use super::host::{HostCache, HostKind, HostScope};
 use super::syncer::Inner;
-use crate::resources::{KindId, TenantView};
+use crate::resources::{KindId, TO_HOST, TenantView};
 use crate::translate::{TenantKey, to_tenant_text, with_tenant_uid};
 use futures::StreamExt;
 use serde_json::{Value, json};
@@ -78,6 +78,10 @@ impl Inner {
             HostKind::Services => KindId::Service,
             HostKind::PersistentVolumeClaims => KindId::PersistentVolumeClaim,
             HostKind::Ingresses => KindId::Ingress,
+            HostKind::VolumeSnapshots => KindId::VolumeSnapshot,
+            HostKind::Gateways => KindId::Gateway,
+            HostKind::HttpRoutes => KindId::HttpRoute,
+            HostKind::GrpcRoutes => KindId::GrpcRoute,
             _ => return None,
         };
         let key = self.view.key_of(id, copy)?;
@@ -123,9 +127,7 @@ impl Inner {
 
     /// The tenant object behind any host name.
     fn any_key(&self, name: &str) -> Option<TenantKey> {
-        [KindId::Pod, KindId::PersistentVolumeClaim, KindId::ConfigMap, KindId::Secret, KindId::PodToken, KindId::Service]
-            .into_iter()
-            .find_map(|id| self.view.tenant_key(id, name))
+        [KindId::PodToken].into_iter().chain(TO_HOST.iter().map(|k| k.id)).find_map(|id| self.view.tenant_key(id, name))
     }
 
     /// Writes what is in the queue, at the pace of one tenant.

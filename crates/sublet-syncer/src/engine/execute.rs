@@ -3,9 +3,9 @@
 use super::plan::{Action, Observed, Plan, plan};
 use super::settled::Fingerprint;
 use super::syncer::{EXPECTED_MAX, Expected, Inner};
-use super::{ItemKey, WriteError};
+use super::{ItemKey, WriteError, ownership};
 use crate::resources::shown::shown_kind;
-use crate::resources::{KindId, Refusal, SyncedKind, Translation, to_host_kind};
+use crate::resources::{KindId, Refusal, SyncedKind, Translation, manifest, pod, to_host_kind};
 use crate::translate::{HostKey, to_tenant_text};
 use serde_json::{Value, json};
 use std::time::Duration;
@@ -47,6 +47,10 @@ impl From<Refusal> for SyncError {
 impl Inner {
     /// One round with a key, with everything that follows from its outcome.
     pub(super) async fn work_on(&self, key: &ItemKey) {
+        if !self.view.is_up(key.kind) {
+            // All of its keys come again when it is.
+            return;
+        }
         let refused_for = self.queue.refused_for(key);
         let was_refused = refused_for.is_some();
         let outcome = match key.kind {
@@ -94,7 +98,7 @@ impl Inner {
         let host = self.view.copy_of(kind.id, &key.key);
         let print = Fingerprint::of(kind.id, tenant.as_deref(), host.as_deref());
         let settled = self.settled.contains(key, print);
-        let mut plan = self.plan(kind, tenant.as_deref(), host.as_deref(), refused, settled);
+        let mut plan = self.plan(key, tenant.as_deref(), host.as_deref(), refused, settled);
         if !settled && kind.id == KindId::Pod {
             let quiet = plan.refusal.is_none() && !plan.actions.iter().any(Action::goes_down);
             self.settled.set(key, print.filter(|_| quiet));
@@ -103,7 +107,7 @@ impl Inner {
         if kind.slim && plan.actions.iter().any(Action::writes_fields) {
             // Local copies hold no values. The live object decides anew.
             full = self.tenant_client.get_opt(&kind.gvr(), &key.key.namespace, &key.key.name).await?;
-            plan = self.plan(kind, full.as_ref(), host.as_deref(), refused, false);
+            plan = self.plan(key, full.as_ref(), host.as_deref(), refused, false);
         }
         let tenant = full.as_ref().or(tenant.as_deref());
         // Both directions get their turn: a refusal on the way down must not hold back the status.
@@ -125,13 +129,15 @@ impl Inner {
         failed.map_or(Ok(round), Err)
     }
 
-    pub(super) fn plan(&self, kind: &SyncedKind, tenant: Option<&Value>, host: Option<&Value>, refused: bool, settled: bool) -> Plan {
-        let on = !self.rules.off_to_host.contains(kind.resource);
-        plan(&Observed { kind, on, tenant, host, refused, settled, translation: self.translation() })
+    pub(super) fn plan(&self, key: &ItemKey, tenant: Option<&Value>, host: Option<&Value>, refused: bool, settled: bool) -> Plan {
+        let Some(kind) = to_host_kind(key.kind) else { return Plan::default() };
+        let on = tenant.is_none_or(|tenant| self.rules.goes_down(kind.resource, tenant));
+        let (dropped, unknown) = (self.skew.dropped_by_host(key), self.skew.unknown_to_tenant(key.kind));
+        plan(&Observed { kind, on, tenant, host, refused, settled, dropped, unknown, translation: self.translation() })
     }
 
     pub(super) fn translation(&self) -> Translation<'_> {
-        Translation { names: &self.view.names, config: &self.pods, view: &self.view }
+        Translation { names: &self.view.names, config: &self.pods, rules: &self.rules, view: &self.view }
     }
 
     async fn execute(&self, kind: &SyncedKind, key: &ItemKey, tenant: Option<&Value>, action: Action) -> Result<Round, SyncError> {
@@ -139,8 +145,11 @@ impl Inner {
         match action {
             Action::CreateHost { desired } => return self.create(kind, key, &desired).await,
             Action::ApplyHost { desired, uid, adopt } => {
+                let desired = self.with_what_stays(kind, desired).await?;
                 let written = self.writer.apply(kind, &desired, &uid, adopt).await?;
                 self.expect_host(key, &written);
+                let ours = manifest::without_allocated(kind.fields, desired);
+                self.skew.host_dropped(key, ownership::unowned(&written, &ours));
             }
             Action::DeleteHost { uid, grace_seconds, confirmed } => {
                 if !confirmed && !self.tenant_is_gone(kind, key).await? {
@@ -162,8 +171,10 @@ impl Inner {
                 self.expect_tenant(key, &written);
             }
             Action::PatchTenantStatus { patch } => {
+                let asked = patch["status"].clone();
                 let written = self.tenant_client.patch_status(&kind.gvr(), &key.key.namespace, &key.key.name, patch).await?;
                 self.expect_tenant(key, &written);
+                self.skew.tenant_wrote(key.kind, &asked, &written["status"]);
             }
             Action::DeleteTenant { uid, grace_seconds, vanished } => {
                 if vanished && !self.copy_is_gone(kind, &host_key, tenant, &uid).await? {
@@ -176,12 +187,24 @@ impl Inner {
         Ok(Round::Done)
     }
 
+    /// A running pod's tolerations can be added to and never taken away, those of others neither: a host
+    /// that added some would refuse every change of a pod without them.
+    async fn with_what_stays(&self, kind: &SyncedKind, mut desired: Value) -> Result<Value, WriteError> {
+        if kind.id == KindId::Pod && desired["spec"]["tolerations"].is_array() {
+            let live = self.writer.client().get(&kind.gvr(), desired.namespace(), desired.name()).await?;
+            pod::keep_tolerations(&mut desired, &live);
+        }
+        Ok(desired)
+    }
+
     /// Something may stand under the name: a copy that we do not see yet, one of ours whose marks
     /// somebody took off, or a stranger, which stays as it is.
     async fn create(&self, kind: &SyncedKind, key: &ItemKey, desired: &Value) -> Result<Round, SyncError> {
         match self.writer.create(&kind.gvr(), desired).await {
             Ok(written) => {
                 self.expect_host(key, &written);
+                let ours = manifest::without_allocated(kind.fields, (kind.update_view)(desired.clone()));
+                self.skew.host_dropped(key, ownership::unowned(&written, &ours));
                 Ok(Round::Done)
             }
             Err(WriteError::Exists) => {
@@ -195,7 +218,7 @@ impl Inner {
                     return Ok(Round::After(LAG_PAUSE));
                 }
                 if live.annotation(marks::UID) == desired.annotation(marks::UID) && live.annotation(marks::NAME) == Some(&key.key.name) {
-                    let view = (kind.update_view)(desired.clone());
+                    let view = self.with_what_stays(kind, (kind.update_view)(desired.clone())).await?;
                     self.writer.apply(kind, &view, live.uid(), true).await?;
                     return Ok(Round::Done);
                 }
@@ -229,7 +252,8 @@ impl Inner {
         // It is there, but somebody took its marks off, or our copy is behind.
         if let Some(tenant) = tenant {
             let desired = super::plan::finished(kind, tenant, &self.translation())?;
-            self.writer.apply(kind, &(kind.update_view)(desired), live.uid(), true).await?;
+            let view = self.with_what_stays(kind, (kind.update_view)(desired)).await?;
+            self.writer.apply(kind, &view, live.uid(), true).await?;
         }
         Ok(false)
     }
@@ -280,7 +304,7 @@ impl Inner {
         }
     }
 
-    fn expect_host(&self, key: &ItemKey, written: &Value) {
+    pub(super) fn expect_host(&self, key: &ItemKey, written: &Value) {
         self.expect(key, revision(written), 0);
     }
 

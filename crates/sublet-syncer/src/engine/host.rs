@@ -1,17 +1,20 @@
 //! The host as all tenants of one process see it: one watch per kind, routed to the tenant it is about.
 
-use super::{ownership, packed, plan};
-use crate::resources::{KindId, pod};
+use super::host_kind::{Reach, WATCHED, Watched, When};
+use super::offers::{Offer, Offers};
 use serde_json::Value;
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 use std::sync::{Arc, RwLock};
 use std::time::Duration;
 use sublet_api::marks;
 use sublet_machinery::{Gvr, ObjectExt};
 use sublet_runtime::resources as gvr;
 use sublet_runtime::{Change, Client, Informer, Scope};
+use tokio::sync::{Notify, watch};
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
+
+pub use super::host_kind::HostKind;
 
 /// How long a start waits for kinds that the host may not serve or not let us read.
 const OPTIONAL_WAIT: Duration = Duration::from_secs(2);
@@ -37,110 +40,8 @@ pub trait Listener: Send + Sync + 'static {
 
 pub type Route = Arc<dyn Listener>;
 
-/// What is watched on the host.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum HostKind {
-    Pods,
-    Services,
-    EndpointSlices,
-    ConfigMaps,
-    /// Copies of Secrets, and Secrets with pods' tokens.
-    Secrets,
-    PersistentVolumeClaims,
-    NetworkPolicies,
-    PodDisruptionBudgets,
-    Ingresses,
-    /// The rest belongs to the host and is shown to tenants.
-    Nodes,
-    PersistentVolumes,
-    StorageClasses,
-    PriorityClasses,
-    RuntimeClasses,
-    IngressClasses,
-    /// Only to learn when a refusal may have lost its cause.
-    ResourceQuotas,
-}
-
-struct Watched {
-    kind: HostKind,
-    gvr: Gvr,
-    reach: Reach,
-    slim: fn(&mut Value),
-}
-
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Reach {
-    /// Copies, by their mark.
-    Ours,
-    /// All of a namespaced kind.
-    Namespaced,
-    /// Cluster-wide kinds, which the host may refuse to show.
-    Cluster,
-}
-
-const fn watched(kind: HostKind, gvr: Gvr, reach: Reach, slim: fn(&mut Value)) -> Watched {
-    Watched { kind, gvr, reach, slim }
-}
-
-static WATCHED: [Watched; 16] = [
-    watched(HostKind::Pods, gvr::PODS, Reach::Ours, slim_pod),
-    watched(HostKind::Services, gvr::SERVICES, Reach::Ours, ownership::slim_managed_fields),
-    watched(HostKind::EndpointSlices, gvr::ENDPOINT_SLICES, Reach::Ours, ownership::slim_managed_fields),
-    watched(HostKind::ConfigMaps, gvr::CONFIG_MAPS, Reach::Ours, slim_values),
-    watched(HostKind::Secrets, gvr::SECRETS, Reach::Ours, slim_values),
-    watched(HostKind::PersistentVolumeClaims, gvr::PERSISTENT_VOLUME_CLAIMS, Reach::Ours, ownership::slim_managed_fields),
-    watched(HostKind::NetworkPolicies, gvr::NETWORK_POLICIES, Reach::Ours, ownership::slim_managed_fields),
-    watched(HostKind::PodDisruptionBudgets, gvr::POD_DISRUPTION_BUDGETS, Reach::Ours, ownership::slim_managed_fields),
-    watched(HostKind::Ingresses, gvr::INGRESSES, Reach::Ours, ownership::slim_managed_fields),
-    watched(HostKind::Nodes, gvr::NODES, Reach::Cluster, slim_node),
-    watched(HostKind::PersistentVolumes, gvr::PERSISTENT_VOLUMES, Reach::Cluster, drop_managed_fields),
-    watched(HostKind::StorageClasses, gvr::STORAGE_CLASSES, Reach::Cluster, drop_managed_fields),
-    watched(HostKind::PriorityClasses, gvr::PRIORITY_CLASSES, Reach::Cluster, drop_managed_fields),
-    watched(HostKind::RuntimeClasses, gvr::RUNTIME_CLASSES, Reach::Cluster, drop_managed_fields),
-    watched(HostKind::IngressClasses, gvr::INGRESS_CLASSES, Reach::Cluster, drop_managed_fields),
-    watched(HostKind::ResourceQuotas, gvr::RESOURCE_QUOTAS, Reach::Namespaced, drop_managed_fields),
-];
-
 /// Followed beside the kinds: what is told is not kept.
 static EVENTS: Gvr = gvr::EVENTS;
-
-impl HostKind {
-    /// The watch that holds the copies of a row.
-    pub fn of(id: KindId) -> Self {
-        match id {
-            KindId::Pod => Self::Pods,
-            KindId::Service => Self::Services,
-            KindId::EndpointSlice => Self::EndpointSlices,
-            KindId::ConfigMap => Self::ConfigMaps,
-            KindId::Secret | KindId::PodToken => Self::Secrets,
-            KindId::PersistentVolumeClaim => Self::PersistentVolumeClaims,
-            KindId::NetworkPolicy => Self::NetworkPolicies,
-            KindId::PodDisruptionBudget => Self::PodDisruptionBudgets,
-            KindId::Ingress => Self::Ingresses,
-            KindId::Node => Self::Nodes,
-            KindId::PersistentVolume => Self::PersistentVolumes,
-            KindId::StorageClass => Self::StorageClasses,
-            KindId::PriorityClass => Self::PriorityClasses,
-            KindId::RuntimeClass => Self::RuntimeClasses,
-            KindId::IngressClass => Self::IngressClasses,
-        }
-    }
-
-    /// The copies of a kind about which the host may write Events.
-    fn by_name(kind: &str) -> Option<Self> {
-        match kind {
-            "Pod" => Some(Self::Pods),
-            "Service" => Some(Self::Services),
-            "PersistentVolumeClaim" => Some(Self::PersistentVolumeClaims),
-            "Ingress" => Some(Self::Ingresses),
-            _ => None,
-        }
-    }
-
-    pub fn is_copies(self) -> bool {
-        WATCHED.iter().any(|w| w.kind == self && w.reach == Reach::Ours)
-    }
-}
 
 /// Copies of the host's objects, shared by the tenants of a process.
 pub struct HostCache {
@@ -151,6 +52,11 @@ pub struct HostCache {
     routes: RwLock<HashMap<String, Route>>,
     /// Watches the shared kinds for this cache.
     shared: Option<Arc<HostCache>>,
+    /// Kinds that are not always watched and are by now.
+    open: watch::Sender<BTreeSet<HostKind>>,
+    /// Which kinds the host serves of those that not every host does, as far as it was asked.
+    offers: watch::Sender<Offers>,
+    look: Notify,
 }
 
 /// A tenant's grip on the shared host.
@@ -177,13 +83,17 @@ impl HostCache {
         };
         let mut informers = HashMap::new();
         for row in &WATCHED {
-            if let Some(shared) = shared.as_ref().filter(|_| row.reach == Reach::Cluster) {
+            if let Some(shared) = shared.as_ref().filter(|_| row.reach.is_shared()) {
                 informers.insert(row.kind, shared.informers[&row.kind].clone());
                 continue;
             }
             let ours = row.reach == Reach::Ours;
             let scope = Scope {
-                namespace: if row.reach == Reach::Cluster { String::new() } else { namespace.clone() },
+                namespace: match row.reach {
+                    Reach::Cluster => String::new(),
+                    Reach::Within(namespace) => namespace.to_string(),
+                    Reach::Ours | Reach::Namespaced => namespace.clone(),
+                },
                 label_selector: if ours { format!("{}={}", marks::MANAGED_BY, marks::MANAGER) } else { String::new() },
                 field_selector: String::new(),
             };
@@ -193,7 +103,16 @@ impl HostCache {
             }
             informers.insert(row.kind, informer);
         }
-        let cache = Arc::new(Self { client, scope, informers, routes: RwLock::default(), shared });
+        let cache = Arc::new(Self {
+            client,
+            scope,
+            informers,
+            routes: RwLock::default(),
+            shared,
+            open: watch::Sender::default(),
+            offers: watch::Sender::default(),
+            look: Notify::new(),
+        });
         for row in WATCHED.iter().filter(|row| cache.watches(row)) {
             let (weak, kind) = (Arc::downgrade(&cache), row.kind);
             cache.informers[&kind].on_change(move |change| {
@@ -210,9 +129,54 @@ impl HostCache {
         WATCHED.iter().filter(|w| w.reach == Reach::Cluster).map(|w| &w.gvr)
     }
 
+    /// The same within one namespace, with its name.
+    pub fn shared_kinds_within() -> impl Iterator<Item = (&'static str, &'static Gvr)> {
+        WATCHED.iter().filter_map(|w| if let Reach::Within(namespace) = w.reach { Some((namespace, &w.gvr)) } else { None })
+    }
+
     /// Kinds that are watched in the namespaces of tenants.
     pub fn copied_kinds() -> impl Iterator<Item = &'static Gvr> {
-        WATCHED.iter().filter(|w| w.reach != Reach::Cluster).map(|w| &w.gvr).chain([&EVENTS])
+        WATCHED.iter().filter(|w| !w.reach.is_shared()).map(|w| &w.gvr).chain([&EVENTS])
+    }
+
+    /// The definitions that a host may have and we may read.
+    pub fn definitions() -> impl Iterator<Item = String> {
+        WATCHED.iter().filter_map(|w| w.kind.definition())
+    }
+
+    /// What the host serves of the kinds that not every host does.
+    pub fn offers(&self) -> watch::Receiver<Offers> {
+        self.shared.as_ref().map_or_else(|| self.offers.subscribe(), |shared| shared.offers())
+    }
+
+    /// How the host stands to a kind; nothing before it was asked.
+    pub fn offer(&self, kind: HostKind) -> Option<Offer> {
+        self.shared.as_deref().unwrap_or(self).offers.borrow().get(&kind).cloned()
+    }
+
+    /// Looks now for kinds that the host did not serve so far.
+    pub fn look_again(&self) {
+        self.shared.as_deref().unwrap_or(self).look.notify_one();
+    }
+
+    pub(super) async fn asked_to_look(&self) {
+        self.look.notified().await;
+    }
+
+    pub(super) fn set_offer(&self, kind: HostKind, offer: Offer) {
+        self.offers.send_if_modified(|offers| {
+            let changed = offers.get(&kind) != Some(&offer);
+            offers.insert(kind, offer);
+            changed
+        });
+    }
+
+    /// From now on the kind is watched, if it was not before.
+    pub fn open(&self, kind: HostKind) {
+        if let Some(shared) = &self.shared {
+            shared.open(kind);
+        }
+        self.open.send_if_modified(|open| open.insert(kind));
     }
 
     pub fn client(&self) -> &Client {
@@ -225,17 +189,17 @@ impl HostCache {
 
     /// Whether this cache itself watches the kind.
     fn watches(&self, row: &Watched) -> bool {
-        match row.reach {
-            Reach::Cluster => self.shared.is_none(),
-            Reach::Ours | Reach::Namespaced => self.scope != HostScope::SharedKinds,
-        }
+        if row.reach.is_shared() { self.shared.is_none() } else { self.scope != HostScope::SharedKinds }
     }
 
     /// Watches until cancelled.
     pub async fn run(self: Arc<Self>, cancel: CancellationToken) {
         let mut tasks = JoinSet::new();
         for row in WATCHED.iter().filter(|row| self.watches(row)) {
-            tasks.spawn(self.informers[&row.kind].clone().run(self.client.clone(), cancel.clone()));
+            tasks.spawn(self.clone().follow(row, cancel.clone()));
+        }
+        if self.shared.is_none() {
+            tasks.spawn(super::offers::follow(self.clone(), cancel.clone()));
         }
         if self.scope != HostScope::SharedKinds {
             tasks.spawn(super::events::follow(self.clone(), cancel.clone()));
@@ -243,13 +207,25 @@ impl HostCache {
         while tasks.join_next().await.is_some() {}
     }
 
+    async fn follow(self: Arc<Self>, row: &'static Watched, cancel: CancellationToken) {
+        if row.when != When::Always {
+            let mut open = self.open.subscribe();
+            tokio::select! {
+                // The sender lives in self, so waiting cannot fail.
+                _ = open.wait_for(|open| open.contains(&row.kind)) => {}
+                () = cancel.cancelled() => return,
+            }
+        }
+        self.informers[&row.kind].clone().run(self.client.clone(), cancel).await;
+    }
+
     /// Waits until the copies are complete. Kinds that the host does not show are not waited for long.
     pub async fn wait_synced(&self) {
-        for row in WATCHED.iter().filter(|w| w.reach == Reach::Ours) {
+        for row in WATCHED.iter().filter(|w| w.reach == Reach::Ours && w.when == When::Always) {
             self.informers[&row.kind].wait_synced().await;
         }
         let optional = async {
-            for row in WATCHED.iter().filter(|w| w.reach != Reach::Ours) {
+            for row in WATCHED.iter().filter(|w| w.reach != Reach::Ours && w.when == When::Always) {
                 self.informers[&row.kind].wait_synced().await;
             }
         };
@@ -319,25 +295,4 @@ impl HostCache {
             }
         }
     }
-}
-
-fn slim_pod(object: &mut Value) {
-    ownership::slim_managed_fields(object);
-    pod::slim_host_pod(object);
-    packed::pack(object);
-}
-
-fn slim_values(object: &mut Value) {
-    ownership::slim_managed_fields(object);
-    plan::slim_data(object);
-}
-
-pub(super) fn drop_managed_fields(object: &mut Value) {
-    object.remove_at("/metadata/managedFields");
-}
-
-/// Images of a node are long lists that no tenant needs.
-fn slim_node(object: &mut Value) {
-    drop_managed_fields(object);
-    object.remove_at("/status/images");
 }

@@ -2,10 +2,14 @@
 
 pub mod allocator;
 mod certificates;
+mod definition;
 pub mod diff;
 mod events;
 mod execute;
 pub mod host;
+mod host_kind;
+pub mod offers;
+mod optional;
 pub mod ownership;
 mod packed;
 mod patrol;
@@ -13,8 +17,10 @@ pub mod plan;
 mod projected;
 pub mod queue;
 mod routing;
+mod rules;
 mod settled;
 pub mod show;
+pub mod skew;
 pub mod stats;
 pub mod syncer;
 pub mod teardown;
@@ -22,6 +28,9 @@ pub mod tenant;
 mod tokens;
 mod writer;
 
+pub use host_kind::NODE_LEASES;
+pub use rules::SyncRules;
+pub(crate) use rules::has_labels;
 pub use writer::{HostWriter, WriteError};
 
 use crate::resources::KindId;

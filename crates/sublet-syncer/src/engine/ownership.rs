@@ -17,43 +17,54 @@ pub fn digest(desired: &Value) -> String {
     format!("{:.24x}", sha.finalize())
 }
 
-/// Whether every field of `desired` on the host is still what we wrote: a change by anybody else
-/// takes the field out of our entries. Values changed by admission while we wrote stay ours, so a
-/// mutating webhook is not fought. Objects without any entry of ours count as touched.
-pub fn owns_all(host: &Value, desired: &Value) -> bool {
+/// The fields of `desired` that are no longer what we wrote: a change by anybody else takes the field
+/// out of our entries, and so does a host that does not know it. Values changed by admission while we
+/// wrote stay ours, so a mutating webhook is not fought. Objects without any entry of ours count as touched.
+pub fn unowned(host: &Value, desired: &Value) -> Vec<String> {
     let ours: Vec<Value> = entries(host).filter_map(fields_of).collect();
     let all: Vec<&Value> = ours.iter().collect();
     let metadata: Vec<&Value> = ours.iter().filter_map(|f| f.get("f:metadata")).collect();
-    let own_metadata = ["labels", "annotations"].iter().all(|part| {
-        let value = &desired["metadata"][*part];
-        value.is_null() || owned(&metadata, part, value)
-    });
+    let mut found = Vec::new();
+    for part in ["labels", "annotations"] {
+        let value = &desired["metadata"][part];
+        if !value.is_null() {
+            look_at(&metadata, part, value, "/metadata", &mut found);
+        }
+    }
     let not_tracked = ["apiVersion", "kind", "metadata", "dataDigest"];
-    let mut fields = desired.as_object().into_iter().flatten().filter(|(key, _)| !not_tracked.contains(&key.as_str()));
-    own_metadata && fields.all(|(key, value)| owned(&all, key, value))
+    for (key, value) in desired.as_object().into_iter().flatten().filter(|(key, _)| !not_tracked.contains(&key.as_str())) {
+        look_at(&all, key, value, "", &mut found);
+    }
+    found
 }
 
-fn owned(parents: &[&Value], key: &str, value: &Value) -> bool {
-    let path = format!("f:{key}");
-    let children: Vec<&Value> = parents.iter().filter_map(|p| p.get(&path)).collect();
-    !children.is_empty() && owned_below(&children, value)
+/// Whether every field of `desired` on the host is still what we wrote.
+pub fn owns_all(host: &Value, desired: &Value) -> bool {
+    unowned(host, desired).is_empty()
 }
 
-fn owned_below(fields: &[&Value], value: &Value) -> bool {
+fn look_at(parents: &[&Value], key: &str, value: &Value, at: &str, found: &mut Vec<String>) {
+    let field = format!("f:{key}");
+    let children: Vec<&Value> = parents.iter().filter_map(|p| p.get(&field)).collect();
+    let at = format!("{at}/{key}");
+    if children.is_empty() { found.push(at) } else { look_below(&children, value, &at, found) }
+}
+
+fn look_below(fields: &[&Value], value: &Value, at: &str, found: &mut Vec<String>) {
     // No children: an atomic field, ours as a whole.
     if fields.iter().all(|f| f.as_object().is_none_or(Map::is_empty)) {
-        return true;
+        return;
     }
     match value {
-        Value::Object(map) => map.iter().all(|(k, v)| owned(fields, k, v)),
-        Value::Array(items) => items.iter().all(|item| item_owned(fields, item)),
-        _ => true,
+        Value::Object(map) => map.iter().for_each(|(k, v)| look_at(fields, k, v, at, found)),
+        Value::Array(items) => items.iter().for_each(|item| look_at_item(fields, item, at, found)),
+        _ => {}
     }
 }
 
 /// An item of a list with keys (`k:{"name":"a"}`) or of a set (`v:"a"`).
-fn item_owned(fields: &[&Value], item: &Value) -> bool {
-    let found: Vec<&Value> = fields
+fn look_at_item(fields: &[&Value], item: &Value, at: &str, found: &mut Vec<String>) {
+    let ours: Vec<&Value> = fields
         .iter()
         .filter_map(|f| f.as_object())
         .flatten()
@@ -67,7 +78,12 @@ fn item_owned(fields: &[&Value], item: &Value) -> bool {
         })
         .map(|(_, below)| below)
         .collect();
-    !found.is_empty() && (!item.is_object() || owned_below(&found, item))
+    let at = format!("{at}/{}", item.get("name").unwrap_or(item));
+    if ours.is_empty() {
+        found.push(at);
+    } else if item.is_object() {
+        look_below(&ours, item, &at, found);
+    }
 }
 
 fn entries(host: &Value) -> impl Iterator<Item = &Value> {
@@ -101,17 +117,17 @@ pub fn slim_managed_fields(object: &mut Value) {
 }
 
 /// Whether [`adopt_created_fields`] has work to do on the object behind a local copy.
-pub fn needs_adoption(host: &Value, metadata_only: bool) -> bool {
+pub fn needs_adoption(host: &Value, removable_only: bool) -> bool {
     entries(host).any(|entry| {
         let created = entry["operation"] == "Update" && entry["subresource"].as_str().unwrap_or_default().is_empty();
-        created && (!metadata_only || fields_of(entry).is_some_and(|f| !split_metadata(f).1.as_object().is_none_or(Map::is_empty)))
+        created && (!removable_only || fields_of(entry).is_some_and(|f| !split_removable(f).1.as_object().is_none_or(Map::is_empty)))
     })
 }
 
 /// The managed fields of a live object after its creation entry became one of server-side apply: all
-/// of it, or only labels and annotations where `metadata_only` (pods, whose other fields never change
+/// of it, or only what can be taken away later where `removable_only` (pods, whose other fields never change
 /// by apply). `None` when there is nothing to do.
-pub fn adopt_created_fields(live: &Value, metadata_only: bool) -> Option<Value> {
+pub fn adopt_created_fields(live: &Value, removable_only: bool) -> Option<Value> {
     let mut all = live.array_at("/metadata/managedFields").to_vec();
     let is_ours = |e: &Value, operation: &str| {
         e["manager"] == marks::MANAGER && e["operation"] == operation && e["subresource"].as_str().unwrap_or_default().is_empty()
@@ -119,8 +135,8 @@ pub fn adopt_created_fields(live: &Value, metadata_only: bool) -> Option<Value> 
     let at = all.iter().position(|e| is_ours(e, "Update"))?;
     let mut entry = all.remove(at);
     let mut moved = entry["fieldsV1"].take();
-    if metadata_only {
-        let (kept, taken) = split_metadata(moved);
+    if removable_only {
+        let (kept, taken) = split_removable(moved);
         if taken.as_object().is_none_or(Map::is_empty) {
             return None;
         }
@@ -139,22 +155,24 @@ pub fn adopt_created_fields(live: &Value, metadata_only: bool) -> Option<Value> 
     Some(Value::Array(all))
 }
 
-/// Labels and annotations apart from the other fields.
-fn split_metadata(mut fields: Value) -> (Value, Value) {
-    let mut taken = Map::new();
-    if let Some(metadata) = fields.get_mut("f:metadata").and_then(Value::as_object_mut) {
-        for part in ["f:labels", "f:annotations"] {
-            if let Some(below) = metadata.remove(part) {
-                taken.insert(part.into(), below);
+/// What can be taken away from a pod later: labels, annotations and gates, apart from the other fields.
+const REMOVABLE: [(&str, &[&str]); 2] = [("f:metadata", &["f:labels", "f:annotations"]), ("f:spec", &["f:schedulingGates"])];
+
+fn split_removable(mut fields: Value) -> (Value, Value) {
+    let mut taken = json!({});
+    for (parent, parts) in REMOVABLE {
+        let Some(below) = fields.get_mut(parent).and_then(Value::as_object_mut) else { continue };
+        for part in parts {
+            if let Some(part_of_it) = below.remove(*part) {
+                taken[parent][*part] = part_of_it;
             }
         }
-        if metadata.is_empty()
+        if below.is_empty()
             && let Some(map) = fields.as_object_mut()
         {
-            map.remove("f:metadata");
+            map.remove(parent);
         }
     }
-    let taken = if taken.is_empty() { json!({}) } else { json!({"f:metadata": taken}) };
     (fields, taken)
 }
 

@@ -6,7 +6,7 @@ use super::host::HostKind;
 use super::settled::Fingerprint;
 use super::show::plan_shown;
 use super::syncer::Inner;
-use crate::resources::shown::{SHOWN, shown};
+use crate::resources::shown::SHOWN;
 use crate::resources::{KindId, TO_HOST};
 use crate::translate::TenantKey;
 use std::collections::BTreeSet;
@@ -44,7 +44,7 @@ impl Inner {
     fn all_keys(&self) -> BTreeSet<ItemKey> {
         let uid = &self.view.names.tenant().uid;
         let mut keys = BTreeSet::new();
-        for kind in TO_HOST {
+        for kind in TO_HOST.into_iter().filter(|k| self.view.is_up(k.id)) {
             keys.extend(self.view.tenant.informer(kind.id).list(None).iter().map(|o| ItemKey::new(kind.id, TenantKey::of(o))));
             for copy in self.view.host.of_tenant(HostKind::of(kind.id), uid) {
                 keys.extend(self.view.key_of(kind.id, &copy).map(|key| ItemKey::new(kind.id, key)));
@@ -53,9 +53,9 @@ impl Inner {
         for copy in self.view.host.of_tenant(HostKind::Secrets, uid) {
             keys.extend(self.view.key_of(KindId::PodToken, &copy).map(|key| ItemKey::new(KindId::PodToken, key)));
         }
-        for kind in &SHOWN {
+        for kind in SHOWN.iter().filter(|k| self.view.is_up(k.id)) {
             let both = [self.view.tenant.informer(kind.id), self.view.host.informer(kind.host)];
-            keys.extend(both.iter().flat_map(|i| i.list(None)).map(|o| ItemKey::new(kind.id, TenantKey::new("", o.name()))));
+            keys.extend(both.iter().flat_map(|i| i.list(None)).map(|o| ItemKey::new(kind.id, TenantKey::new(kind.namespace, o.name()))));
         }
         keys
     }
@@ -67,15 +67,13 @@ impl Inner {
         }
         if let Some(kind) = crate::resources::shown::shown_kind(key.kind) {
             let informer = self.view.host.informer(kind.host);
-            let translation = self.translation();
-            let host = informer.get("", &key.key.name).filter(|host| (kind.select)(host, tenant.as_deref(), &translation));
-            let wanted = host.map(|host| shown(kind, &host, tenant.as_deref(), &translation));
-            let off = self.rules.off_to_tenant.contains(&*kind.gvr.resource);
+            let host = informer.get(kind.namespace, &key.key.name).filter(|host| self.is_wanted(kind, host, tenant.as_deref()));
+            let wanted = host.map(|host| self.shown(kind, &host, tenant.as_deref()));
+            let off = self.rules.is_off_to_tenant(&kind.gvr.resource);
             return !off && informer.is_synced() && plan_shown(wanted.as_ref(), tenant.as_deref()).is_some();
         }
-        let Some(kind) = crate::resources::to_host_kind(key.kind) else { return false };
         let host = self.view.copy_of(key.kind, &key.key);
-        let settled = self.settled.contains(key, Fingerprint::of(kind.id, tenant.as_deref(), host.as_deref()));
-        !self.plan(kind, tenant.as_deref(), host.as_deref(), false, settled).is_empty()
+        let settled = self.settled.contains(key, Fingerprint::of(key.kind, tenant.as_deref(), host.as_deref()));
+        !self.plan(key, tenant.as_deref(), host.as_deref(), false, settled).is_empty()
     }
 }

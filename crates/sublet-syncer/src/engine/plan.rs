@@ -1,5 +1,6 @@
 //! The step of the engine: looks at both sides of one key and says what to do. No IO.
 
+use super::skew::{self, Fields};
 use super::{diff, ownership};
 use crate::resources::{KindId, Refusal, SyncedKind, Translation, manifest, pod};
 use serde_json::{Value, json};
@@ -18,6 +19,10 @@ pub struct Observed<'a> {
     pub refused: bool,
     /// The same tenant spec and host marks were compared before, and nothing had to go down.
     pub settled: bool,
+    /// What the host did not keep of our fields.
+    pub dropped: Fields,
+    /// What the tenant's API server cannot keep of a status.
+    pub unknown: Fields,
     pub translation: Translation<'a>,
 }
 
@@ -216,7 +221,8 @@ fn down(observed: &Observed<'_>, tenant: &Value, host: &Value) -> Result<Vec<Act
     let desired = (kind.update_view)(full);
     let unchanged = host.annotation(marks::APPLIED) == Some(&applied);
     let ours = manifest::without_allocated(kind.fields, desired.clone());
-    if !unchanged || !ownership::owns_all(host, &ours) || !manifest::has_allocated(kind.fields, &desired, host) {
+    let owns_all = ownership::unowned(host, &ours).iter().all(|field| observed.dropped.contains(field));
+    if !unchanged || !owns_all || !manifest::has_allocated(kind.fields, &desired, host) {
         let adopt = ownership::needs_adoption(host, kind.id == KindId::Pod);
         actions.push(Action::ApplyHost { desired, uid, adopt });
     }
@@ -297,6 +303,7 @@ fn up(observed: &Observed<'_>, tenant: &Value, host: &Value) -> Vec<Action> {
     }
     if let Some(mut status) = upward.status {
         with_complaint(tenant, &mut status, observed.refused);
+        skew::without(&mut status, &observed.unknown);
         let patch = diff::merge_patch(&tenant["status"], &status);
         actions.extend(patch.map(|patch| Action::PatchTenantStatus { patch: json!({"metadata": {"uid": tenant.uid()}, "status": patch}) }));
     }

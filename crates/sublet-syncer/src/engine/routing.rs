@@ -2,8 +2,9 @@
 
 use super::host::{HostKind, Listener};
 use super::syncer::{Inner, Syncer};
-use super::{ItemKey, packed};
+use super::{ItemKey, NODE_LEASES, packed};
 use crate::index;
+use crate::resources::gateway;
 use crate::resources::networkpolicy::names_namespaces;
 use crate::resources::pod::is_terminal;
 use crate::resources::shown::{SHOWN, ShownKind, shown_by_host_kind};
@@ -12,6 +13,7 @@ use crate::translate::TenantKey;
 use serde_json::Value;
 use std::collections::BTreeSet;
 use std::sync::{Arc, Weak};
+use sublet_api::ShowNodes;
 use sublet_machinery::ObjectExt;
 use sublet_runtime::{Change, Informer};
 
@@ -35,7 +37,10 @@ impl Syncer {
             let (weak, id) = (Arc::downgrade(&self.inner), kind.id);
             self.inner.view.tenant.informer(id).on_change(move |change| {
                 if let Some(inner) = weak.upgrade() {
-                    inner.queue.add(ItemKey::new(id, TenantKey::new("", change.object().name())));
+                    inner.queue.add(ItemKey::new(id, TenantKey::of(change.object())));
+                    if id == KindId::Node && change.old.is_some() != change.new.is_some() {
+                        inner.queue.add(ItemKey::new(KindId::NodeLease, TenantKey::new(NODE_LEASES, change.object().name())));
+                    }
                 }
             });
         }
@@ -92,10 +97,37 @@ impl Inner {
         if id == KindId::Ingress {
             self.uses_changed(change, packed::certificates);
         }
+        if id == KindId::PersistentVolumeClaim
+            && let Some(volume) = change.object().str_at("/spec/volumeName").filter(|v| !v.is_empty())
+        {
+            self.queue.add(ItemKey::new(KindId::PersistentVolume, TenantKey::new("", volume)));
+        }
+        if id == KindId::Gateway {
+            self.uses_changed(change, gateway::uses);
+        }
+        if matches!(id, KindId::Gateway | KindId::ReferenceGrant) {
+            self.queue_attached();
+        }
         self.queue.add(ItemKey::new(id, TenantKey::of(change.object())));
     }
 
-    /// Policies name namespaces by their labels.
+    /// Who may attach to a gateway, and refer to what, is judged with the routes and gateways themselves.
+    fn queue_attached(&self) {
+        for id in [KindId::Gateway, KindId::HttpRoute, KindId::GrpcRoute] {
+            for object in self.view.tenant.informer(id).list(None) {
+                self.queue.add(ItemKey::new(id, TenantKey::of(&object)));
+            }
+        }
+    }
+
+    /// The Secrets that gateways refer to.
+    pub(super) fn queue_used_by_gateways(&self) {
+        for gateway in self.view.tenant.informer(KindId::Gateway).list(None) {
+            self.uses_changed(&Change { old: None, new: Some(gateway) }, gateway::uses);
+        }
+    }
+
+    /// Policies and listeners name namespaces by their labels.
     fn namespace_changed(&self, change: &Change) {
         let labels = |namespace: &Option<Arc<Value>>| namespace.as_ref().map(|n| n.labels().cloned());
         if labels(&change.old) == labels(&change.new) {
@@ -104,6 +136,7 @@ impl Inner {
         for policy in self.view.tenant.informer(KindId::NetworkPolicy).list(None).iter().filter(|p| names_namespaces(p)) {
             self.queue.add(ItemKey::new(KindId::NetworkPolicy, TenantKey::of(policy)));
         }
+        self.queue_attached();
     }
 
     /// What an object uses is wanted on the host from its first user to its last.
@@ -152,6 +185,11 @@ impl Inner {
                 {
                     self.queue.add(ItemKey::new(KindId::PersistentVolume, TenantKey::new("", volume)));
                 }
+                if kind == HostKind::VolumeSnapshots
+                    && let Some(content) = change.object().str_at("/status/boundVolumeSnapshotContentName")
+                {
+                    self.queue.add(ItemKey::new(KindId::VolumeSnapshotContent, TenantKey::new("", content)));
+                }
             }
             _ => {
                 if let Some(shown) = shown_by_host_kind(kind) {
@@ -162,11 +200,16 @@ impl Inner {
     }
 
     /// Queues a shown object, unless it plainly does not concern this tenant.
-    fn queue_shown(&self, kind: &ShownKind, host: &Value) {
-        let key = ItemKey::new(kind.id, TenantKey::new("", host.name()));
+    pub(super) fn queue_shown(&self, kind: &ShownKind, host: &Value) {
+        if !self.view.is_up(kind.id) {
+            return;
+        }
+        let key = ItemKey::new(kind.id, TenantKey::new(kind.namespace, host.name()));
         let concerns = match kind.id {
-            KindId::Node => !self.view.tenant.pods_on(host.name()).is_empty(),
+            KindId::Node => self.rules.nodes.show == ShowNodes::All || !self.view.tenant.pods_on(host.name()).is_empty(),
+            KindId::NodeLease => self.view.tenant.get(KindId::Node, &TenantKey::new("", host.name())).is_some(),
             KindId::PersistentVolume => host.str_at("/spec/claimRef/namespace") == Some(self.view.names.host_namespace("")),
+            KindId::VolumeSnapshotContent => host.str_at("/spec/volumeSnapshotRef/namespace") == Some(self.view.names.host_namespace("")),
             _ => true,
         };
         if concerns || self.view.tenant.get(kind.id, &key.key).is_some() {
@@ -174,7 +217,7 @@ impl Inner {
         }
     }
 
-    fn queue_copy(&self, kind: HostKind, copy: &Value) {
+    pub(super) fn queue_copy(&self, kind: HostKind, copy: &Value) {
         for id in rows_of(kind) {
             if let Some(key) = self.view.key_of(id, copy) {
                 self.queue.add(ItemKey::new(id, key));

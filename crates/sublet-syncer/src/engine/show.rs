@@ -1,17 +1,20 @@
 //! Shows host objects to the tenant, and takes them away again.
 
-use super::ItemKey;
 use super::execute::{Round, SyncError};
 use super::syncer::Inner;
+use super::{ItemKey, WriteError, skew};
 use crate::resources::KindId;
 use crate::resources::shown::{ShownKind, is_shown_by_us, shown, shown_kind};
 use crate::translate::TenantKey;
 use serde_json::{Value, json};
 use std::time::Duration;
-use sublet_api::marks;
+use sublet_api::{ShowNodes, marks};
 use sublet_machinery::ObjectExt;
 use sublet_runtime::{ClientError, DeleteOptions};
 use tokio::time::Instant;
+
+const NO_EDITS: &str =
+    "changes of volumes do not reach this host: its admin has to let Sublet patch PersistentVolumes, with the component `volume-edits`";
 
 /// What is to be done about one shown object.
 #[derive(Clone, Debug, PartialEq)]
@@ -104,7 +107,7 @@ fn status_difference(wanted: &Value, tenant: &Value) -> Option<Value> {
 impl Inner {
     pub(super) async fn show(&self, kind: &ShownKind, key: &ItemKey) -> Result<Round, SyncError> {
         let informer = self.view.host.informer(kind.host);
-        if !informer.is_synced() || self.rules.off_to_tenant.contains(&*kind.gvr.resource) {
+        if !informer.is_synced() || self.rules.is_off_to_tenant(&kind.gvr.resource) {
             // A host that does not let us look is no host without objects. What is switched off stays as it is.
             return Ok(Round::Done);
         }
@@ -114,15 +117,33 @@ impl Inner {
         let name = &key.key.name;
         let tenant = self.view.tenant.get(kind.id, &key.key);
         let translation = self.translation();
-        let host = informer.get("", name).filter(|host| (kind.select)(host, tenant.as_deref(), &translation));
-        let wanted = host.as_deref().map(|host| shown(kind, host, tenant.as_deref(), &translation));
+        let host = informer.get(kind.namespace, name).filter(|host| self.is_wanted(kind, host, tenant.as_deref()));
+        let mut refused = None;
+        if let (Some(host), Some(tenant)) = (host.as_deref(), tenant.as_deref().filter(|t| is_shown_by_us(t)))
+            && let Some(changes) = (kind.edits)(host, tenant, &translation)
+        {
+            match self.writer.patch_volume(&kind.gvr, host.name(), host.uid(), changes).await {
+                Ok(written) => {
+                    self.expect_host(key, &written);
+                    return Ok(Round::After(Duration::from_millis(100)));
+                }
+                // What the host does not take is undone in the tenant, and told.
+                Err(WriteError::Refused(api)) if api.code == 403 => refused = Some(SyncError::Refused(NO_EDITS.into())),
+                Err(WriteError::Refused(api)) => refused = Some(SyncError::Write(WriteError::Refused(api))),
+                Err(error) => return Err(error.into()),
+            }
+        }
+        let wanted = host.as_deref().map(|host| self.shown(kind, host, tenant.as_deref()));
         if wanted.is_some() {
             self.lingering().remove(key);
         }
         match plan_shown(wanted.as_ref(), tenant.as_deref()) {
             None => {}
             Some(ShowAction::Create { object }) => self.create_shown(kind, key, &object).await?,
-            Some(ShowAction::Update { main, status }) => return self.update_shown(kind, key, tenant.as_deref(), main, status).await,
+            Some(ShowAction::Update { main, status }) => {
+                let round = self.update_shown(kind, key, tenant.as_deref(), main, status).await?;
+                return refused.map_or(Ok(round), Err);
+            }
             Some(ShowAction::Remove { uid }) => {
                 if let Some(wait) = self.linger(kind, key) {
                     return Ok(Round::After(wait));
@@ -130,7 +151,19 @@ impl Inner {
                 self.remove_shown(kind, name, &uid).await?;
             }
         }
-        Ok(Round::Done)
+        refused.map_or(Ok(Round::Done), Err)
+    }
+
+    /// Whether the tenant is to see a host object; `tenant` is what it sees already.
+    pub(super) fn is_wanted(&self, kind: &ShownKind, host: &Value, tenant: Option<&Value>) -> bool {
+        self.rules.may_show(&kind.gvr.resource, host) && (kind.select)(host, tenant, &self.translation())
+    }
+
+    /// The object for the tenant, as far as its API server can keep it.
+    pub(super) fn shown(&self, kind: &ShownKind, host: &Value, tenant: Option<&Value>) -> Value {
+        let mut object = shown(kind, host, tenant, &self.translation());
+        skew::without(&mut object, &self.skew.unknown_to_tenant(kind.id));
+        object
     }
 
     async fn create_shown(&self, kind: &ShownKind, key: &ItemKey, object: &Value) -> Result<(), ClientError> {
@@ -140,13 +173,15 @@ impl Inner {
             other => other?,
         };
         self.expect_tenant(key, &created);
+        let mut asked = object.clone();
+        asked.remove_at("/status");
+        self.skew.tenant_wrote(kind.id, &asked, &created);
         // API servers taint new nodes until they hear better, and take no status at creation.
         if let Some(patch) = difference(object, &created) {
-            self.tenant_client.merge_patch(&kind.gvr, "", &key.key.name, patch).await?;
+            self.tenant_client.merge_patch(&kind.gvr, kind.namespace, &key.key.name, patch).await?;
         }
         if let Some(status) = status_difference(object, &created) {
-            let written = self.tenant_client.patch_status(&kind.gvr, "", &key.key.name, json!({"status": status})).await?;
-            self.expect_tenant(key, &written);
+            self.patch_shown_status(kind, key, status).await?;
         }
         Ok(())
     }
@@ -156,7 +191,10 @@ impl Inner {
         let key = ItemKey::new(KindId::Node, TenantKey::new("", node));
         let (Some(kind), None) = (shown_kind(KindId::Node), self.view.tenant.get(KindId::Node, &key.key)) else { return Ok(()) };
         let Some(host) = self.view.host.informer(kind.host).get("", node) else { return Ok(()) };
-        self.create_shown(kind, &key, &shown(kind, &host, None, &self.translation())).await
+        if self.rules.nodes.show == ShowNodes::None || self.rules.is_off_to_tenant(&kind.gvr.resource) {
+            return Ok(());
+        }
+        self.create_shown(kind, &key, &self.shown(kind, &host, None)).await
     }
 
     async fn update_shown(
@@ -169,8 +207,11 @@ impl Inner {
     ) -> Result<Round, SyncError> {
         let name = &key.key.name;
         if let Some(patch) = main {
-            match self.tenant_client.merge_patch(&kind.gvr, "", name, patch).await {
-                Ok(written) => self.expect_tenant(key, &written),
+            match self.tenant_client.merge_patch(&kind.gvr, kind.namespace, name, patch.clone()).await {
+                Ok(written) => {
+                    self.expect_tenant(key, &written);
+                    self.skew.tenant_wrote(kind.id, &patch, &written);
+                }
                 // The host's object was replaced by one with other fixed fields: show it anew.
                 Err(error) if error.api().is_some_and(|e| e.code == 422) => {
                     self.remove_shown(kind, name, tenant.map(ObjectExt::uid).unwrap_or_default()).await?;
@@ -180,15 +221,22 @@ impl Inner {
             }
         }
         if let Some(patch) = status {
-            let written = self.tenant_client.patch_status(&kind.gvr, "", name, json!({"status": patch})).await?;
-            self.expect_tenant(key, &written);
+            self.patch_shown_status(kind, key, patch).await?;
         }
         Ok(Round::Done)
     }
 
+    async fn patch_shown_status(&self, kind: &ShownKind, key: &ItemKey, status: Value) -> Result<(), ClientError> {
+        let patch = json!({"status": status});
+        let written = self.tenant_client.patch_status(&kind.gvr, kind.namespace, &key.key.name, patch.clone()).await?;
+        self.expect_tenant(key, &written);
+        self.skew.tenant_wrote(kind.id, &patch, &written);
+        Ok(())
+    }
+
     async fn remove_shown(&self, kind: &ShownKind, name: &str, uid: &str) -> Result<(), ClientError> {
         let options = DeleteOptions::background().uid(uid);
-        match self.tenant_client.delete_if_exists(&kind.gvr, "", name, &options).await {
+        match self.tenant_client.delete_if_exists(&kind.gvr, kind.namespace, name, &options).await {
             Err(error) if error.is_conflict() => Ok(()),
             other => other,
         }

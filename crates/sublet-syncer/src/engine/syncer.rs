@@ -6,13 +6,15 @@ use super::events::{EVENTS_WAITING_MAX, Told};
 use super::host::HostHandle;
 use super::patrol::PATROL_PAUSE;
 use super::queue::TenantQueue;
+use super::rules::SyncRules;
 use super::settled::Settled;
+use super::skew::Skew;
 use super::stats::{Stats, StatsSnapshot};
-use super::tenant::{TenantCache, View};
+use super::tenant::View;
 use super::{HostWriter, ItemKey};
 use crate::resources::PodConfig;
 use crate::translate::{Names, TenantIdentity};
-use std::collections::{BTreeSet, HashMap};
+use std::collections::HashMap;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 use sublet_api::marks;
@@ -43,13 +45,6 @@ pub struct SyncerConfig {
     pub rules: SyncRules,
 }
 
-/// Which kinds are synced, by plural resource name. All, unless said otherwise.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct SyncRules {
-    pub off_to_host: BTreeSet<String>,
-    pub off_to_tenant: BTreeSet<String>,
-}
-
 /// How far a syncer is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SyncerStatus {
@@ -76,6 +71,7 @@ pub(super) struct Inner {
     pub rules: SyncRules,
     pub stats: Stats,
     pub settled: Settled,
+    pub skew: Skew,
     weight: u32,
     /// Writes of ours that the local copies have not shown yet; one entry per key at most.
     pub expected: Mutex<HashMap<ItemKey, Expected>>,
@@ -105,7 +101,7 @@ impl Syncer {
         let (told, waiting) = mpsc::channel(EVENTS_WAITING_MAX);
         let inner = Inner {
             writer: HostWriter::new(host.client(), names.clone()),
-            view: View { tenant: TenantCache::default(), host, names },
+            view: View::new(host, names),
             queue: TenantQueue::default(),
             events: EventRecorder::new(config.tenant_client.clone(), config.clock.clone(), "sublet-syncer"),
             tenant_client: config.tenant_client.with_field_manager(marks::MANAGER),
@@ -114,6 +110,7 @@ impl Syncer {
             rules: config.rules,
             stats: Stats::default(),
             settled: Settled::default(),
+            skew: Skew::default(),
             weight: config.weight.max(1),
             expected: Mutex::default(),
             lingering: Mutex::default(),
@@ -149,7 +146,7 @@ impl Syncer {
     /// Syncs until cancelled; returns when every task has ended.
     pub async fn run(self, cancel: CancellationToken) {
         let mut tasks = JoinSet::new();
-        for informer in self.inner.view.tenant.all() {
+        for informer in self.inner.view.tenant.required() {
             tasks.spawn(informer.clone().run(self.inner.tenant_client.clone(), cancel.clone()));
         }
         let waiting = self.inner.waiting.lock().expect("no holder panics").take();
@@ -162,6 +159,7 @@ impl Syncer {
                 }
             });
         }
+        tasks.spawn(self.clone().follow_optional(cancel.clone()));
         tokio::select! {
             () = self.start() => self.work(&cancel).await,
             () = cancel.cancelled() => {}
@@ -174,7 +172,7 @@ impl Syncer {
 
     /// Nothing is decided before both sides were read in full.
     async fn start(&self) {
-        for informer in self.inner.view.tenant.all() {
+        for informer in self.inner.view.tenant.required() {
             informer.wait_synced().await;
         }
         self.inner.view.host.wait_synced().await;

@@ -1,21 +1,24 @@
 //! The tenant's side: local copies of what is synced, and the view that translations read.
 
-use super::host::{HostCache, HostKind, drop_managed_fields};
+use super::host::{HostCache, HostKind};
+use super::host_kind::drop_managed_fields;
 use super::{packed, plan};
 use crate::index;
+use crate::resources::gateway;
 use crate::resources::pod::token;
-use crate::resources::shown::SHOWN;
+use crate::resources::shown::{SHOWN, is_shown_by_us};
 use crate::resources::{KindId, TO_HOST, TenantView, to_host_kind};
 use crate::translate::{NAME_BYTES_MAX_SUBDOMAIN, Names, TenantKey};
 use serde_json::Value;
-use std::collections::HashMap;
-use std::sync::Arc;
+use std::collections::{BTreeSet, HashMap};
+use std::sync::{Arc, RwLock};
 use sublet_machinery::ObjectExt;
 use sublet_runtime::resources as gvr;
 use sublet_runtime::{Informer, Scope};
 
 const BY_USE: &str = "uses";
 const BY_NODE: &str = "node";
+const BY_VOLUME: &str = "volume";
 
 /// Local copies of one tenant's objects.
 pub struct TenantCache {
@@ -40,12 +43,17 @@ impl Default for TenantCache {
             informers.insert(kind.id, informer);
         }
         for kind in &SHOWN {
-            informers.insert(kind.id, Informer::with_transform(kind.gvr.clone(), Scope::default(), drop_managed_fields));
+            let scope = Scope { namespace: kind.namespace.to_string(), ..Scope::default() };
+            informers.insert(kind.id, Informer::with_transform(kind.gvr.clone(), scope, drop_managed_fields));
         }
         let pods = &informers[&KindId::Pod];
         pods.add_index(BY_USE, packed::uses);
         pods.add_index(BY_NODE, |pod| pod.str_at("/spec/nodeName").filter(|n| !n.is_empty()).map(str::to_string).into_iter().collect());
+        informers[&KindId::PersistentVolumeClaim].add_index(BY_VOLUME, |claim| {
+            claim.str_at("/spec/volumeName").filter(|v| !v.is_empty()).map(str::to_string).into_iter().collect()
+        });
         informers[&KindId::Ingress].add_index(BY_USE, packed::certificates);
+        informers[&KindId::Gateway].add_index(BY_USE, gateway::uses);
         Self { informers, namespaces: Informer::with_transform(gvr::NAMESPACES, Scope::default(), drop_managed_fields) }
     }
 }
@@ -57,8 +65,9 @@ impl TenantCache {
         &self.informers[&id]
     }
 
-    pub fn all(&self) -> impl Iterator<Item = &Arc<Informer>> {
-        self.informers.values().chain([&self.namespaces])
+    /// The informers of what is synced from the start.
+    pub fn required(&self) -> impl Iterator<Item = &Arc<Informer>> {
+        self.informers.iter().filter(|(id, _)| HostKind::of(**id).is_required()).map(|(_, i)| i).chain([&self.namespaces])
     }
 
     /// The object in full, but for the data of slim kinds.
@@ -77,7 +86,7 @@ impl TenantCache {
 
     pub fn is_used(&self, resource: &str, key: &TenantKey) -> bool {
         let key = index::usage_key(resource, &key.namespace, &key.name);
-        [KindId::Pod, KindId::Ingress].iter().any(|id| !self.informers[id].by_index(BY_USE, &key).is_empty())
+        [KindId::Pod, KindId::Ingress, KindId::Gateway].iter().any(|id| !self.informers[id].by_index(BY_USE, &key).is_empty())
     }
 }
 
@@ -86,9 +95,29 @@ pub struct View {
     pub tenant: TenantCache,
     pub host: Arc<HostCache>,
     pub names: Names,
+    /// Guards which of the kinds that are not required are synced by now.
+    up: RwLock<BTreeSet<KindId>>,
 }
 
 impl View {
+    pub fn new(host: Arc<HostCache>, names: Names) -> Self {
+        Self { tenant: TenantCache::default(), host, names, up: RwLock::default() }
+    }
+
+    /// Whether both sides of a kind were read, so that it can be worked on.
+    pub fn is_up(&self, id: KindId) -> bool {
+        HostKind::of(id).is_required() || self.up.read().expect("no holder panics").contains(&id)
+    }
+
+    pub(super) fn set_up(&self, id: KindId, up: bool) {
+        let mut all = self.up.write().expect("no holder panics");
+        if up {
+            all.insert(id)
+        } else {
+            all.remove(&id)
+        };
+    }
+
     /// The host copy of a tenant object, if it is ours.
     pub fn copy_of(&self, id: KindId, key: &TenantKey) -> Option<Arc<Value>> {
         let host_key = match id {
@@ -128,12 +157,34 @@ impl TenantView for View {
         self.host.informer(HostKind::PriorityClasses).list(None)
     }
 
+    fn is_node_shown(&self, name: &str) -> bool {
+        self.tenant.informer(KindId::Node).get("", name).is_some_and(|node| is_shown_by_us(&node))
+    }
+
+    fn host_has_node(&self, name: &str) -> Option<bool> {
+        let nodes = self.host.informer(HostKind::Nodes);
+        nodes.is_synced().then(|| nodes.get("", name).is_some())
+    }
+
     fn pods_on(&self, node: &str) -> Vec<Arc<Value>> {
         self.tenant.pods_on(node)
     }
 
-    fn claim(&self, key: &TenantKey) -> Option<Arc<Value>> {
-        self.tenant.get(KindId::PersistentVolumeClaim, key)
+    fn object(&self, id: KindId, key: &TenantKey) -> Option<Arc<Value>> {
+        self.tenant.get(id, key)
+    }
+
+    fn objects(&self, id: KindId, namespace: &str) -> Vec<Arc<Value>> {
+        self.tenant.informer(id).list(Some(namespace))
+    }
+
+    fn claim_for(&self, volume: &str) -> Option<Arc<Value>> {
+        let claims = self.tenant.informer(KindId::PersistentVolumeClaim).by_index(BY_VOLUME, volume);
+        claims.into_iter().find(|c| !c.is_deleting() && c.str_at("/status/phase") != Some("Bound"))
+    }
+
+    fn is_up(&self, id: KindId) -> bool {
+        View::is_up(self, id)
     }
 
     fn is_used(&self, resource: &str, key: &TenantKey) -> bool {

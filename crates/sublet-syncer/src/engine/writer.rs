@@ -126,6 +126,17 @@ impl HostWriter {
         Ok(self.client.patch(&kind.gvr(), &key.namespace, &key.name, "status", &Patch::Apply(object), &options).await?)
     }
 
+    /// Changes a volume that is kept for the tenant's namespace, and no other.
+    pub async fn patch_volume(&self, gvr: &Gvr, name: &str, uid: &str, changes: Vec<Value>) -> Result<Value, WriteError> {
+        let mut patch = vec![
+            json!({"op": "test", "path": "/metadata/uid", "value": uid}),
+            json!({"op": "test", "path": "/spec/claimRef/namespace", "value": self.names.host_namespace("")}),
+        ];
+        patch.extend(changes);
+        let patch = Patch::Json(Value::Array(patch));
+        Ok(self.client.patch(gvr, "", name, "", &patch, &PatchOptions::default()).await?)
+    }
+
     /// Deletes the object with this UID. Gone already is success.
     pub async fn delete(&self, gvr: &Gvr, key: &HostKey, uid: &str, grace_seconds: Option<i64>) -> Result<(), WriteError> {
         self.check_namespace(&key.namespace)?;

@@ -2,6 +2,7 @@
 
 pub mod configmap;
 pub mod endpointslice;
+pub mod gateway;
 pub mod ingress;
 pub mod manifest;
 pub mod networkpolicy;
@@ -12,7 +13,9 @@ pub mod poddisruptionbudget;
 pub mod secret;
 pub mod service;
 pub mod shown;
+pub mod volumesnapshot;
 
+use crate::engine::SyncRules;
 use crate::translate::{Names, TenantKey};
 use manifest::Field;
 use serde_json::{Value, json};
@@ -31,14 +34,23 @@ pub enum KindId {
     NetworkPolicy,
     PodDisruptionBudget,
     Ingress,
+    VolumeSnapshot,
+    Gateway,
+    HttpRoute,
+    GrpcRoute,
+    ReferenceGrant,
     /// The host Secret with the service account tokens of one pod.
     PodToken,
     Node,
+    NodeLease,
     PersistentVolume,
     StorageClass,
     PriorityClass,
     RuntimeClass,
     IngressClass,
+    VolumeSnapshotContent,
+    VolumeSnapshotClass,
+    GatewayClass,
 }
 
 /// A kind whose objects go to the host.
@@ -95,10 +107,20 @@ pub trait TenantView: Send + Sync {
     fn priority_class(&self, name: &str) -> Option<Arc<Value>>;
     /// The PriorityClasses that the host lets tenants use.
     fn host_priority_classes(&self) -> Vec<Arc<Value>>;
+    /// Whether the tenant sees a node, by our doing.
+    fn is_node_shown(&self, name: &str) -> bool;
+    /// Whether the host has a node of this name; nothing is known when it does not let us look.
+    fn host_has_node(&self, name: &str) -> Option<bool>;
     /// Pods of the tenant on a node.
     fn pods_on(&self, node: &str) -> Vec<Arc<Value>>;
-    /// A PersistentVolumeClaim of the tenant.
-    fn claim(&self, key: &TenantKey) -> Option<Arc<Value>>;
+    /// An object of the tenant, of a kind that is synced.
+    fn object(&self, kind: KindId, key: &TenantKey) -> Option<Arc<Value>>;
+    /// All of them in a namespace.
+    fn objects(&self, kind: KindId, namespace: &str) -> Vec<Arc<Value>>;
+    /// The claim of the tenant that asks for a volume by name and has none yet.
+    fn claim_for(&self, volume: &str) -> Option<Arc<Value>>;
+    /// Whether a kind is synced that not every host serves.
+    fn is_up(&self, kind: KindId) -> bool;
     /// Whether a pod of the tenant names the object; `resource` is `configmaps` or `secrets`.
     fn is_used(&self, resource: &str, key: &TenantKey) -> bool;
     /// The tenant object behind a host name of the kind, if it is one of this tenant.
@@ -143,6 +165,7 @@ impl Default for PodConfig {
 pub struct Translation<'a> {
     pub names: &'a Names,
     pub config: &'a PodConfig,
+    pub rules: &'a SyncRules,
     pub view: &'a dyn TenantView,
 }
 
@@ -199,13 +222,18 @@ impl SyncedKind {
 }
 
 /// The rows, in the order in which a start works through them: what pods need comes first.
-pub const TO_HOST: [&SyncedKind; 9] = [
+pub const TO_HOST: [&SyncedKind; 14] = [
     &configmap::CONFIG_MAP,
     &secret::SECRET,
     &persistentvolumeclaim::PERSISTENT_VOLUME_CLAIM,
     &service::SERVICE,
     &endpointslice::ENDPOINT_SLICE,
     &ingress::INGRESS,
+    &volumesnapshot::VOLUME_SNAPSHOT,
+    &gateway::REFERENCE_GRANT,
+    &gateway::GATEWAY,
+    &gateway::HTTP_ROUTE,
+    &gateway::GRPC_ROUTE,
     &networkpolicy::NETWORK_POLICY,
     &poddisruptionbudget::POD_DISRUPTION_BUDGET,
     &pod::POD,

@@ -1,6 +1,7 @@
 //! PersistentVolumeClaims: the wish goes down, volume and phase come up as the host has them.
 
 use super::manifest::{Field, allocated, copied, parts, to_tenant, translated};
+use super::volumesnapshot::{self, VOLUME_SNAPSHOT};
 use super::{KindId, Refusal, SyncedKind, Translation, Upward};
 use serde_json::{Value, json};
 use sublet_machinery::ObjectExt;
@@ -38,17 +39,22 @@ fn to_host(host: &mut Value, tenant: &Value, translation: &Translation<'_>) -> R
         if source.is_null() {
             continue;
         }
-        if source["kind"] != "PersistentVolumeClaim" {
-            return Err(Refusal::new(
-                format!("spec.{field}"),
-                format!("a source of kind {} does not exist on the host; use a PersistentVolumeClaim", source["kind"]),
-            ));
+        let group = source["apiGroup"].as_str().unwrap_or_default();
+        let kind = match (group, source["kind"].as_str().unwrap_or_default()) {
+            ("", "PersistentVolumeClaim") => &PERSISTENT_VOLUME_CLAIM,
+            (volumesnapshot::GROUP, "VolumeSnapshot") if translation.view.is_up(KindId::VolumeSnapshot) => &VOLUME_SNAPSHOT,
+            (_, kind) => {
+                let why = format!("a source of kind {kind:?} does not exist on the host; use a PersistentVolumeClaim");
+                return Err(Refusal::new(format!("spec.{field}"), why));
+            }
+        };
+        // On the host all namespaces are one, so nobody there would ask for a grant.
+        if source["namespace"].as_str().is_some_and(|n| n != tenant.namespace()) {
+            let why = "sources in other namespaces are not available to virtual clusters";
+            return Err(Refusal::new(format!("spec.{field}.namespace"), why));
         }
-        let namespace = source["namespace"].as_str().unwrap_or(tenant.namespace()).to_string();
-        source["name"] = json!(translation.refer(&PERSISTENT_VOLUME_CLAIM, &namespace, source["name"].as_str().unwrap_or_default()));
-        if source["namespace"].is_string() {
-            source["namespace"] = json!(translation.names.host_namespace(&namespace));
-        }
+        source.remove_at("/namespace");
+        source["name"] = json!(translation.refer(kind, tenant.namespace(), source["name"].as_str().unwrap_or_default()));
         host["spec"][field] = source;
     }
     if let Some(volume) = tenant.str_at("/spec/volumeName").filter(|v| !v.is_empty()) {

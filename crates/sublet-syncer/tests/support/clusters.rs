@@ -27,6 +27,8 @@ pub struct Clusters {
     pub host: Client,
     /// While set, the host refuses new pods.
     pub refuses_pods: Arc<AtomicBool>,
+    /// While set, the host lets nobody change volumes.
+    pub refuses_volume_edits: Arc<AtomicBool>,
     servers: [Server; 2],
 }
 
@@ -52,6 +54,24 @@ impl Plugin for RefusePods {
 
     async fn validate(&self, attributes: &mut Attributes<'_>, _: &Arc<dyn Writer>) -> Result<(), ApiError> {
         Err(ApiError::forbidden("", "pods", attributes.name, "exceeded quota: small"))
+    }
+}
+
+struct RefuseVolumeEdits(Arc<AtomicBool>);
+
+#[async_trait::async_trait]
+impl Plugin for RefuseVolumeEdits {
+    fn name(&self) -> &'static str {
+        "RefuseVolumeEdits"
+    }
+
+    fn handles(&self, attributes: &Attributes<'_>) -> bool {
+        let update = attributes.operation == Operation::Update && attributes.resource.plural == "persistentvolumes";
+        update && attributes.subresource.is_empty() && self.0.load(Ordering::Relaxed)
+    }
+
+    async fn validate(&self, attributes: &mut Attributes<'_>, _: &Arc<dyn Writer>) -> Result<(), ApiError> {
+        Err(ApiError::forbidden("", "persistentvolumes", attributes.name, "not yours"))
     }
 }
 
@@ -91,10 +111,18 @@ fn client(server: &Server) -> Client {
 
 impl Clusters {
     pub async fn start() -> Self {
+        Self::start_with(Vec::new()).await
+    }
+
+    /// With a host whose API server has more plugins.
+    pub async fn start_with(mut plugins: Vec<Box<dyn Plugin>>) -> Self {
         let refuses_pods = Arc::new(AtomicBool::new(false));
-        let host = server("host", vec![Box::new(RefusePods(refuses_pods.clone()))]).await;
+        let refuses_volume_edits = Arc::new(AtomicBool::new(false));
+        plugins.push(Box::new(RefusePods(refuses_pods.clone())));
+        plugins.push(Box::new(RefuseVolumeEdits(refuses_volume_edits.clone())));
+        let host = server("host", plugins).await;
         let tenant = server("tenant", Vec::new()).await;
-        let clusters = Self { tenant: client(&tenant), host: client(&host), refuses_pods, servers: [tenant, host] };
+        let clusters = Self { tenant: client(&tenant), host: client(&host), refuses_pods, refuses_volume_edits, servers: [tenant, host] };
         clusters.add_namespace(&clusters.host, HOST_NAMESPACE).await;
         clusters
     }
@@ -117,6 +145,15 @@ impl Clusters {
 
     /// As [`Self::sync`], by a clock of the test.
     pub async fn sync_by(&self, name: &str, tenant: &Client, clock: Clock) -> Running {
+        self.sync_with(name, tenant, clock, SyncRules::default()).await
+    }
+
+    /// As [`Self::sync`], by rules of the test.
+    pub async fn sync_under(&self, name: &str, rules: SyncRules) -> Running {
+        self.sync_with(name, &self.tenant, Clock::System, rules).await
+    }
+
+    async fn sync_with(&self, name: &str, tenant: &Client, clock: Clock, rules: SyncRules) -> Running {
         let cache = self.host_cache();
         let cancel = CancellationToken::new();
         let watching = tokio::spawn(cache.clone().run(cancel.clone()));
@@ -129,12 +166,20 @@ impl Clusters {
             clock,
             pods: PodConfig::default(),
             weight: 1,
-            rules: SyncRules::default(),
+            rules,
         });
         let mut status = syncer.status();
         let running = tokio::spawn(syncer.clone().run(cancel.clone()));
         status.wait_for(|s| *s == SyncerStatus::Running).await.expect("runs");
         Running { syncer, cache, tasks: vec![watching, running], cancel }
+    }
+
+    pub fn tenant_server(&self) -> &Server {
+        &self.servers[0]
+    }
+
+    pub fn host_server(&self) -> &Server {
+        &self.servers[1]
     }
 
     pub fn revisions(&self) -> [u64; 2] {

@@ -1,13 +1,14 @@
 //! A tenant and a host made of files, for translations and plans.
 #![allow(dead_code, reason = "each test uses a part of it")]
 
+pub mod addresses;
 pub mod clusters;
 
 use serde_json::Value;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use sublet_machinery::ObjectExt;
-use sublet_syncer::resources::{KindId, TenantView};
+use sublet_syncer::resources::{KindId, TenantView, to_host_kind};
 use sublet_syncer::translate::{Names, TenantKey};
 use sublet_syncer::{PodConfig, TenantIdentity};
 
@@ -49,11 +50,27 @@ impl TenantView for World {
     fn host_priority_classes(&self) -> Vec<Arc<Value>> {
         Self::of(&self.host, "PriorityClass").cloned().collect()
     }
+    fn is_node_shown(&self, _: &str) -> bool {
+        true
+    }
+    fn host_has_node(&self, _: &str) -> Option<bool> {
+        None
+    }
     fn pods_on(&self, _: &str) -> Vec<Arc<Value>> {
         Vec::new()
     }
-    fn claim(&self, _: &TenantKey) -> Option<Arc<Value>> {
+    fn object(&self, kind: KindId, key: &TenantKey) -> Option<Arc<Value>> {
+        self.objects(kind, &key.namespace).into_iter().find(|o| o.name() == key.name)
+    }
+    fn objects(&self, kind: KindId, namespace: &str) -> Vec<Arc<Value>> {
+        let row = to_host_kind(kind).expect("a synced kind");
+        Self::of(&self.objects, row.kind).filter(|o| o.namespace() == namespace).cloned().collect()
+    }
+    fn claim_for(&self, _: &str) -> Option<Arc<Value>> {
         None
+    }
+    fn is_up(&self, _: KindId) -> bool {
+        true
     }
     fn is_used(&self, _: &str, _: &TenantKey) -> bool {
         true

@@ -60,7 +60,7 @@ impl Plugin for MutatingAdmissionWebhook {
             }
             match changed {
                 Ok(_) => {}
-                Err(Refusal::Failed(why)) if hook.fails_open => {
+                Err(Refusal::Failed(why)) if hook.fails_open || attributes.goes_on_without() => {
                     tracing::warn!(server = server.name(), webhook = hook.name, why, "failed calling webhook, failing open");
                     let key = format!("failed-open.mutation.webhook.admission.k8s.io/round_{}_index_{index}", u8::from(is_again));
                     attributes.annotations.insert(key, hook.name.clone());

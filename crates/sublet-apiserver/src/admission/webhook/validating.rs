@@ -49,7 +49,7 @@ impl Plugin for ValidatingAdmissionWebhook {
         for (index, ((hook, _), answer)) in asked.iter().zip(answers).enumerate() {
             match answer.and_then(|answer| heed(hook, answer, attributes)) {
                 Ok(_) => {}
-                Err(Refusal::Failed(why)) if hook.fails_open => {
+                Err(Refusal::Failed(why)) if hook.fails_open || attributes.goes_on_without() => {
                     tracing::warn!(server = server.name(), webhook = hook.name, why, "failed calling webhook, failing open");
                     let key = format!("failed-open.validating.webhook.admission.k8s.io/round_0_index_{index}");
                     attributes.annotations.insert(key, hook.name.clone());

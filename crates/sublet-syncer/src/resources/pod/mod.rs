@@ -43,7 +43,7 @@ fn to_host(host: &mut Value, tenant: &Value, translation: &Translation<'_>) -> R
     containers::translate(host, tenant, translation);
     volumes::translate(host, tenant, translation)?;
     downward::carry(host, tenant);
-    scheduling::translate(host, tenant, translation);
+    scheduling::translate(host, tenant, translation)?;
     network::translate(host, tenant, translation)?;
     let pulls: Vec<Value> = tenant
         .array_at("/spec/imagePullSecrets")
@@ -81,6 +81,23 @@ fn update_view(desired: Value) -> Value {
 /// Whether the pod has files that a kubelet would ask the API server for: they come from the tenant's.
 pub fn wants_secret(pod: &Value) -> bool {
     !token::wanted(pod).is_empty() || !bundle::wanted(pod).is_empty() || !certificate::wanted(pod).is_empty()
+}
+
+/// The live pod's tolerations, with what the wanted pod says of them and adds to them.
+pub fn keep_tolerations(desired: &mut Value, live: &Value) {
+    let same = |a: &Value, b: &Value| {
+        let text = |v: &Value, field: &str, default: &str| v[field].as_str().filter(|t| !t.is_empty()).unwrap_or(default).to_string();
+        text(a, "operator", "Equal") == text(b, "operator", "Equal")
+            && ["key", "value", "effect"].iter().all(|f| text(a, f, "") == text(b, f, ""))
+    };
+    let mut all = live.array_at("/spec/tolerations").to_vec();
+    for wanted in desired.array_at("/spec/tolerations") {
+        match all.iter_mut().find(|t| same(t, wanted)) {
+            Some(present) => *present = wanted.clone(),
+            None => all.push(wanted.clone()),
+        }
+    }
+    desired["spec"]["tolerations"] = Value::Array(all);
 }
 
 /// The resources of each container, for `resize`.
@@ -121,4 +138,21 @@ pub fn slim_host_pod(pod: &mut Value) {
         kept["ephemeralContainers"] = Value::Array(ephemeral);
     }
     pod["spec"] = kept;
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn tolerations_of_others_stay_and_ours_change_their_time() {
+        let live = json!({"spec": {"tolerations": [{"key": "a", "operator": "Exists", "tolerationSeconds": 300}, {"key": "mesh", "operator": "Exists"}]}});
+        let mut desired =
+            json!({"spec": {"tolerations": [{"key": "a", "operator": "Exists", "tolerationSeconds": 60}, {"key": "b", "value": "x"}]}});
+        keep_tolerations(&mut desired, &live);
+        assert_eq!(
+            desired["spec"]["tolerations"],
+            json!([{"key": "a", "operator": "Exists", "tolerationSeconds": 60}, {"key": "mesh", "operator": "Exists"}, {"key": "b", "value": "x"}])
+        );
+    }
 }

@@ -1,16 +1,16 @@
 //! Where a pod may run: selectors over other pods see the tenant's pods alone, priorities stay below
 //! the host's own, and a node that the tenant names is a wish that the host's scheduler grants.
 
-use crate::resources::Translation;
 use crate::resources::peers::namespaces_of;
-use crate::translate::{Namespaces, scoped_selector};
+use crate::resources::{KindId, Refusal, Translation};
+use crate::translate::{Namespaces, TenantKey, scoped_selector};
 use serde_json::{Value, json};
 use sublet_machinery::ObjectExt;
 
 /// Classes of the host's own components.
 const SYSTEM_PREFIX: &str = "system-";
 
-pub(super) fn translate(host: &mut Value, tenant: &Value, translation: &Translation<'_>) {
+pub(super) fn translate(host: &mut Value, tenant: &Value, translation: &Translation<'_>) -> Result<(), Refusal> {
     for kind in ["podAffinity", "podAntiAffinity"] {
         let mut affinity = tenant["spec"]["affinity"][kind].clone();
         if affinity.is_null() {
@@ -34,7 +34,7 @@ pub(super) fn translate(host: &mut Value, tenant: &Value, translation: &Translat
     if let Some(class) = priority_class(tenant, translation) {
         host["spec"]["priorityClassName"] = json!(class);
     }
-    pin_to_node(host, tenant);
+    pin_to_node(host, tenant, translation)
 }
 
 fn items<'a>(value: &'a mut Value, list: &str) -> impl Iterator<Item = &'a mut Value> {
@@ -108,8 +108,16 @@ fn priority_class(tenant: &Value, translation: &Translation<'_>) -> Option<Strin
 
 /// A tenant that sets `nodeName` itself would pass by the host's scheduler and its taints. The copy
 /// asks for the node by affinity instead. Terms are alternatives, so each of them gets the field.
-fn pin_to_node(host: &mut Value, tenant: &Value) {
-    let Some(node) = tenant.str_at("/spec/nodeName").filter(|n| !n.is_empty()) else { return };
+fn pin_to_node(host: &mut Value, tenant: &Value, translation: &Translation<'_>) -> Result<(), Refusal> {
+    let Some(node) = tenant.str_at("/spec/nodeName").filter(|n| !n.is_empty()) else { return Ok(()) };
+    // A node that goes away under a running pod is no fault of the pod.
+    let is_new = translation.view.host_copy(KindId::Pod, &TenantKey::of(tenant)).is_none();
+    if is_new && translation.view.host_has_node(node) == Some(false) {
+        return Err(Refusal::new(
+            "spec.nodeName",
+            format!("there is no node {node:?}; leave the field to the scheduler, or name one that exists"),
+        ));
+    }
     let field = json!({"key": "metadata.name", "operator": "In", "values": [node]});
     let mut required = host["spec"]["affinity"]["nodeAffinity"]["requiredDuringSchedulingIgnoredDuringExecution"].clone();
     match required.get_mut("nodeSelectorTerms").and_then(Value::as_array_mut).filter(|terms| !terms.is_empty()) {
@@ -124,6 +132,7 @@ fn pin_to_node(host: &mut Value, tenant: &Value) {
         None => required = json!({"nodeSelectorTerms": [{"matchFields": [field]}]}),
     }
     host.set_at("/spec/affinity/nodeAffinity/requiredDuringSchedulingIgnoredDuringExecution", required);
+    Ok(())
 }
 
 #[cfg(test)]

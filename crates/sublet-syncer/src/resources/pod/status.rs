@@ -82,6 +82,10 @@ fn keep_own_containers(status: &mut Value, list: &str, tenant: &Value) {
     };
     let own: HashSet<&str> = tenant["spec"].array_at(&format!("/{spec_list}")).iter().filter_map(|c| c["name"].as_str()).collect();
     statuses.retain(|s| s["name"].as_str().is_some_and(|n| own.contains(n)));
+    if statuses.is_empty() {
+        // An empty list is one that is not there, and would be written again and again.
+        status.remove_at(&format!("/{list}"));
+    }
 }
 
 /// The host's conditions, but for those that are the tenant's to set: those stay as the tenant has

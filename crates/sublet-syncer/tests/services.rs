@@ -1,0 +1,193 @@
+//! Services whose numbers are the host's, through the tenant's API server.
+
+mod support;
+
+use serde_json::{Value, json};
+use sublet_machinery::ObjectExt;
+use sublet_runtime::resources::SERVICES;
+use sublet_runtime::{ClientError, DeleteOptions};
+use support::addresses;
+use support::clusters::{Clusters, HOST_NAMESPACE, Running, until};
+
+const NODE_PORTS: (u16, u16) = (31000, 31010);
+
+async fn start() -> (Clusters, Running) {
+    start_on(&["10.99.0.0/24"]).await
+}
+
+async fn start_on(cidrs: &[&str]) -> (Clusters, Running) {
+    let clusters = Clusters::start().await;
+    addresses::on_host(&clusters, cidrs, NODE_PORTS);
+    clusters.add_namespace(&clusters.tenant, "prod").await;
+    let running = clusters.sync("alpha", &clusters.tenant).await;
+    addresses::in_tenant(&clusters, &running);
+    (clusters, running)
+}
+
+fn service(name: &str, mut spec: Value) -> Value {
+    if spec["ports"].is_null() && spec["type"] != "ExternalName" {
+        spec["ports"] = json!([{"port": 80}]);
+    }
+    json!({"apiVersion": "v1", "kind": "Service", "metadata": {"name": name, "namespace": "prod"}, "spec": spec})
+}
+
+async fn create(clusters: &Clusters, name: &str, spec: Value) -> Value {
+    clusters.tenant.create(&SERVICES, &service(name, spec)).await.expect("created")
+}
+
+async fn change(clusters: &Clusters, name: &str, spec: Value) -> Result<Value, ClientError> {
+    clusters.tenant.merge_patch(&SERVICES, "prod", name, json!({"spec": spec})).await
+}
+
+fn node_port(service: &Value) -> Option<i64> {
+    service.i64_at("/spec/ports/0/nodePort")
+}
+
+/// Both sides, once they say the same about where the service is reached.
+async fn agreed(clusters: &Clusters, name: &str) -> Value {
+    let same = || async {
+        let (tenant, host) = (clusters.tenant.get(&SERVICES, "prod", name).await.expect("there"), clusters.copy(&SERVICES, name).await?);
+        let fields =
+            ["type", "clusterIP", "clusterIPs", "ipFamilies", "ipFamilyPolicy", "healthCheckNodePort", "externalName", "loadBalancerClass"];
+        let equal = fields.iter().all(|f| tenant["spec"][*f] == host["spec"][*f]) && node_port(&tenant) == node_port(&host);
+        equal.then_some(tenant)
+    };
+    until("both to agree", same).await
+}
+
+/// Numbers of the tenant's choice were taken on the host, or out of its range, and the service never came. [k3k 161; vcluster 2302]
+#[tokio::test(flavor = "multi_thread")]
+async fn a_node_port_that_the_host_cannot_give_is_refused_at_once() {
+    let (clusters, running) = start().await;
+    let foreign = json!({"apiVersion": "v1", "kind": "Service", "metadata": {"name": "foreign", "namespace": HOST_NAMESPACE},
+        "spec": {"type": "NodePort", "ports": [{"port": 80, "nodePort": 31005}]}});
+    clusters.host.create(&SERVICES, &foreign).await.expect("created");
+    let with_port = |port: u16| json!({"type": "NodePort", "ports": [{"port": 80, "nodePort": port}]});
+    let refusal = |result: Result<Value, ClientError>| {
+        let error = result.expect_err("refused");
+        let api = error.api().expect("an answer").clone();
+        assert_eq!(api.code, 422, "{api}");
+        api.message
+    };
+    let taken = clusters.tenant.create(&SERVICES, &service("web", with_port(31005))).await;
+    assert!(refusal(taken).contains("provided port is already allocated"));
+    let beyond = clusters.tenant.create(&SERVICES, &service("web", with_port(30000))).await;
+    assert!(refusal(beyond).contains("31000-31010"));
+    assert!(clusters.tenant.get_opt(&SERVICES, "prod", "web").await.expect("reads").is_none());
+    assert!(clusters.copy(&SERVICES, "web").await.is_none());
+    // The same for a change.
+    let created = create(&clusters, "web", with_port(31006)).await;
+    assert_eq!(node_port(&created), Some(31006));
+    assert!(refusal(change(&clusters, "web", json!({"ports": [{"port": 80, "nodePort": 31005}]})).await).contains("already allocated"));
+    assert_eq!(node_port(&agreed(&clusters, "web").await), Some(31006));
+    let moved = change(&clusters, "web", json!({"ports": [{"port": 80, "nodePort": 31007}]})).await.expect("a free one");
+    assert_eq!((node_port(&moved), node_port(&agreed(&clusters, "web").await)), (Some(31007), Some(31007)));
+    running.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_address_in_the_reply_is_the_one_that_works() {
+    let (clusters, running) = start().await;
+    for (name, kind) in [("a", "ClusterIP"), ("b", "NodePort"), ("c", "LoadBalancer")] {
+        let reply = create(&clusters, name, json!({"type": kind})).await;
+        let copy = clusters.copy(&SERVICES, name).await.expect("it is there before the reply");
+        assert!(reply.str_at("/spec/clusterIP").is_some_and(|ip| ip.starts_with("10.99.0.")), "{reply}");
+        assert_eq!(reply["spec"]["clusterIP"], copy["spec"]["clusterIP"]);
+        assert_eq!(node_port(&reply), node_port(&copy));
+        assert_eq!(node_port(&reply).is_some(), kind != "ClusterIP");
+    }
+    let headless = create(&clusters, "d", json!({"clusterIP": "None"})).await;
+    assert_eq!((headless.str_at("/spec/clusterIP"), headless["spec"]["clusterIPs"].clone()), (Some("None"), json!(["None"])));
+    agreed(&clusters, "d").await;
+    let alias = create(&clusters, "e", json!({"type": "ExternalName", "externalName": "db.example.com"})).await;
+    assert!(alias["spec"]["clusterIP"].is_null());
+    agreed(&clusters, "e").await;
+    // A dry run takes nothing.
+    clusters.tenant.create_dry_run(&SERVICES, &service("f", json!({}))).await.expect("would be taken");
+    assert!(clusters.copy(&SERVICES, "f").await.is_none());
+    running.stop().await;
+}
+
+/// One way worked, or the first change alone. [vcluster 2248]
+#[tokio::test(flavor = "multi_thread")]
+async fn types_change_both_ways() {
+    let (clusters, running) = start().await;
+    create(&clusters, "web", json!({})).await;
+    for kind in ["NodePort", "LoadBalancer", "NodePort", "ClusterIP", "LoadBalancer", "ClusterIP"] {
+        let changed = change(&clusters, "web", json!({"type": kind})).await.expect(kind);
+        assert_eq!(node_port(&changed).is_some(), kind != "ClusterIP", "{changed}");
+        let both = agreed(&clusters, "web").await;
+        assert_eq!((both.str_at("/spec/type"), node_port(&both)), (Some(kind), node_port(&changed)));
+    }
+    let alias = json!({"type": "ExternalName", "externalName": "db.example.com", "clusterIP": null, "clusterIPs": null});
+    change(&clusters, "web", alias).await.expect("an alias");
+    let both = agreed(&clusters, "web").await;
+    assert!(both["spec"]["clusterIP"].is_null(), "{both}");
+    let back = change(&clusters, "web", json!({"type": "ClusterIP", "externalName": null})).await.expect("a service again");
+    assert!(back.str_at("/spec/clusterIP").is_some_and(|ip| ip.starts_with("10.99.0.")), "{back}");
+    assert_eq!(agreed(&clusters, "web").await["spec"]["clusterIP"], back["spec"]["clusterIP"]);
+    running.stop().await;
+}
+
+/// The host chose a port for health checks that nobody told the tenant, and refused every write after that. [vcluster 240]
+#[tokio::test(flavor = "multi_thread")]
+async fn the_port_of_health_checks_is_the_hosts() {
+    let (clusters, running) = start().await;
+    let created = create(&clusters, "web", json!({"type": "LoadBalancer", "externalTrafficPolicy": "Local"})).await;
+    let port = created.i64_at("/spec/healthCheckNodePort").expect("a port");
+    assert!((31000..=31010).contains(&port));
+    agreed(&clusters, "web").await;
+    change(&clusters, "web", json!({"sessionAffinity": "ClientIP"})).await.expect("another change");
+    agreed(&clusters, "web").await;
+    let spread = change(&clusters, "web", json!({"externalTrafficPolicy": "Cluster"})).await.expect("changed");
+    assert!(spread["spec"]["healthCheckNodePort"].is_null(), "{spread}");
+    agreed(&clusters, "web").await;
+    let local = change(&clusters, "web", json!({"externalTrafficPolicy": "Local"})).await.expect("changed");
+    assert!(local["spec"]["healthCheckNodePort"].is_i64());
+    agreed(&clusters, "web").await;
+    running.stop().await;
+}
+
+/// Families were guessed anew at each start, in another order than the host's. [vcluster 1587, 911, 1898]
+#[tokio::test(flavor = "multi_thread")]
+async fn families_are_those_of_the_host_in_its_order() {
+    let (clusters, running) = start_on(&["fd00:99::/112", "10.99.0.0/24"]).await;
+    let single = create(&clusters, "single", json!({})).await;
+    assert_eq!(single["spec"]["ipFamilies"], json!(["IPv6"]));
+    let dual = create(&clusters, "dual", json!({"ipFamilyPolicy": "PreferDualStack"})).await;
+    assert_eq!(dual["spec"]["ipFamilies"], json!(["IPv6", "IPv4"]));
+    assert_eq!(dual.array_at("/spec/clusterIPs").len(), 2);
+    agreed(&clusters, "dual").await;
+    let more = change(&clusters, "single", json!({"ipFamilyPolicy": "RequireDualStack"})).await.expect("a second family");
+    assert_eq!(more.array_at("/spec/clusterIPs").len(), 2);
+    assert_eq!(more["spec"]["clusterIPs"][0], single["spec"]["clusterIP"]);
+    agreed(&clusters, "single").await;
+    running.stop().await;
+}
+
+/// Addresses of the whole host were a tenant's to take.
+#[tokio::test(flavor = "multi_thread")]
+async fn external_addresses_are_refused_with_the_reason() {
+    let (clusters, running) = start().await;
+    let refused = clusters.tenant.create(&SERVICES, &service("web", json!({"externalIPs": ["192.0.2.7"]}))).await.expect_err("refused");
+    let api = refused.api().expect("an answer");
+    assert_eq!(api.code, 403);
+    assert!(api.message.contains("externalIPs") && api.message.contains("LoadBalancer or NodePort"), "{api}");
+    create(&clusters, "web", json!({})).await;
+    change(&clusters, "web", json!({"externalIPs": ["192.0.2.7"]})).await.expect_err("refused in a change");
+    assert!(clusters.copy(&SERVICES, "web").await.expect("there")["spec"]["externalIPs"].is_null());
+    running.stop().await;
+}
+
+/// What a tenant lets go is there for the next one.
+#[tokio::test(flavor = "multi_thread")]
+async fn numbers_come_back_with_the_service() {
+    let (clusters, running) = start().await;
+    let spec = json!({"type": "NodePort", "clusterIP": "10.99.0.77", "ports": [{"port": 80, "nodePort": 31001}]});
+    for _ in 0..3 {
+        let reply = create(&clusters, "web", spec.clone()).await;
+        assert_eq!((reply.str_at("/spec/clusterIP"), node_port(&reply)), (Some("10.99.0.77"), Some(31001)));
+        clusters.tenant.delete(&SERVICES, "prod", "web", &DeleteOptions::default()).await.expect("deleted");
+    }
+    running.stop().await;
+}
