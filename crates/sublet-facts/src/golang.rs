@@ -11,6 +11,8 @@ pub struct Package {
     pub structs: BTreeMap<String, BTreeMap<u32, Tags>>,
     /// Types that write their JSON themselves.
     pub custom_json: BTreeSet<String>,
+    /// Types that are no structs: names for texts, lists and maps.
+    pub named: BTreeSet<String>,
 }
 
 /// What Go says about a field.
@@ -21,6 +23,8 @@ pub struct Tags {
     pub omit_empty: bool,
     pub omit_zero: bool,
     pub pointer: bool,
+    /// The type as Go writes it, without pointers: `PullPolicy`, `[]Container`, `metav1.Time`.
+    pub go_type: String,
 }
 
 impl Package {
@@ -44,6 +48,8 @@ impl Package {
                 self.structs.entry(name.to_string()).or_default();
             } else if let Some(name) = line.strip_prefix("type ").and_then(|l| l.strip_suffix(" struct{}")) {
                 self.structs.entry(name.to_string()).or_default();
+            } else if let Some((name, _)) = line.strip_prefix("type ").and_then(|l| l.split_once(' ')) {
+                self.named.insert(name.to_string());
             } else if line == "}" {
                 open = None;
             } else if let (Some(name), Some((number, tags))) = (open, field(line).with_context(|| line.to_string())?) {
@@ -64,7 +70,8 @@ fn field(line: &str) -> Result<Option<(u32, Tags)>> {
     let Some(number) = protobuf.split(',').nth(1) else { return Ok(None) };
     let mut json = value(tag, "json").unwrap_or_default().split(',');
     let name = json.next().unwrap_or_default().to_string();
-    let mut tags = Tags { json: name, pointer: head.split_whitespace().last().is_some_and(|t| t.starts_with('*')), ..Tags::default() };
+    let go_type = head.split_whitespace().last().unwrap_or_default();
+    let mut tags = Tags { json: name, pointer: go_type.starts_with('*'), go_type: go_type.replace('*', ""), ..Tags::default() };
     for word in json {
         match word {
             "inline" => tags.inline = true,
@@ -91,11 +98,12 @@ mod tests {
     fn tags_say_what_json_shows() {
         let mut package = Package::default();
         let text = "type A struct {\n\tTypeMeta `json:\",inline\"`\n\tVolumeSource `json:\",inline\" protobuf:\"bytes,2,opt,name=volumeSource\"`\n\
-                    \t// Doc\n\tN *int32 `json:\"n,omitempty\" protobuf:\"varint,3,opt,name=n\"`\n}\nfunc (a B) MarshalJSON() ([]byte, error) {\n";
+                    \t// Doc\n\tN *int32 `json:\"n,omitempty\" protobuf:\"varint,3,opt,name=n\"`\n}\ntype Policy string\nfunc (a B) MarshalJSON() ([]byte, error) {\n";
         package.take(text).unwrap();
         let a = &package.structs["A"];
         assert_eq!(a.keys().copied().collect::<Vec<_>>(), [2, 3]);
         assert!(a[&2].inline && a[&3].pointer && a[&3].omit_empty && !a[&3].inline);
-        assert!(package.custom_json.contains("B"));
+        assert_eq!((a[&3].go_type.as_str(), a[&2].go_type.as_str()), ("int32", "VolumeSource"));
+        assert!(package.custom_json.contains("B") && package.named.contains("Policy"));
     }
 }

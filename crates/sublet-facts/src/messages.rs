@@ -135,7 +135,7 @@ fn message(files: &[ProtoFile], file: &ProtoFile, name: &str, wanted: &mut Vec<S
     for field in fields {
         let tag = tags.get(&field.number).with_context(|| format!("field {} has no tag", field.name))?;
         let shape = resolve(files, file, &field.shape, wanted)?;
-        writeln!(out, " {} {} {shape}{}", json_name(tag), field.number, flags(tag))?;
+        writeln!(out, " {} {} {shape}{}{}", json_name(tag), field.number, flags(tag), go_name(files, file, tag))?;
     }
     Ok(out)
 }
@@ -153,6 +153,31 @@ fn flags(tag: &Tags) -> String {
     }
     out
 }
+
+/// The name of a Go type that the shape does not show, such as that of a text with a meaning: ` go=v1.PullPolicy`.
+fn go_name(files: &[ProtoFile], file: &ProtoFile, tag: &Tags) -> String {
+    let prefix = if tag.go_type.starts_with("[]") { "[]" } else { "" };
+    let name = &tag.go_type[prefix.len()..];
+    let version = |package: &str| package.rsplit('.').next().unwrap_or_default().to_string();
+    let found = match name.split_once('.') {
+        None if file.go.named.contains(name) => Some((version(&file.package), name)),
+        // Packages are imported under names such as `corev1` and `v1`; a type of its name is in one of that version.
+        Some((alias, short)) => files
+            .iter()
+            .find(|f| f.go.named.contains(short) && alias.ends_with(&version(&f.package)) && !f.messages.contains_key(short))
+            .map(|f| (version(&f.package), short)),
+        None => None,
+    };
+    match found {
+        Some((version, short)) => format!(" go={prefix}{version}.{short}"),
+        None => {
+            NAMED_ELSEWHERE.iter().find(|n| name.ends_with(&format!(".{n}"))).map_or(String::new(), |n| format!(" go={prefix}types.{n}"))
+        }
+    }
+}
+
+/// Names for texts in a package that has no messages.
+const NAMED_ELSEWHERE: &[&str] = &["UID"];
 
 /// Names of types as the facts have them: short in their own package.
 fn resolve(files: &[ProtoFile], file: &ProtoFile, shape: &str, wanted: &mut Vec<String>) -> Result<String> {
@@ -178,5 +203,6 @@ const HEADER: &str =
     "# Protobuf messages of Kubernetes 1.37, from its generated.proto files and Go struct tags. Written by sublet-facts; do not edit.
 # `message NAME` opens a message, its fields follow as ` JSONNAME NUMBER TYPE attributes`; `-` is a message whose fields JSON
 # shows in the outer object. `pointer`: absent differs from zero. `keep`: JSON shows zero too. `omitzero`: a zero message is left out.
+# `go=`: the name of the Go type where that is not the shape's own.
 # `list NAME NUMBER TYPE` is a message that JSON shows as a list. `custom NAME` has a JSON form of its own.
 ";

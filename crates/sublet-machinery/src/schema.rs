@@ -110,6 +110,10 @@ pub struct Node {
     pub not: Option<NodeId>,
     /// The published name of the type (`io.k8s.api.core.v1.PodSpec`), for OpenAPI and explain.
     pub type_name: Option<Box<str>>,
+    /// The name of the Go type of a built-in field, where type and format do not tell it: `v1.PullPolicy`.
+    pub go_type: Option<Box<str>>,
+    /// Fields of a built-in type that Go embeds from another struct, with its name: `httpGet`, `ProbeHandler`.
+    pub embedded: BTreeMap<Box<str>, Box<str>>,
     /// Only for custom resources; built-in kinds get theirs when documents are made.
     pub description: Option<Box<str>>,
 }

@@ -1,17 +1,25 @@
 //! From facts lines to the nodes of one table. Equal fields share a node.
 
 use super::Builtin;
+use super::golang::{GoField, GoTypes};
 use super::parse::{Line, Shape, TypeFact, enum_values, shape, types};
-use super::zero::{Zeros, zero};
+use super::zero::{Vanishing, Zeros, zero};
 use serde_json::Value;
 use std::collections::HashMap;
 use std::sync::Arc;
 use sublet_machinery::{ListType, MapType, Node, NodeId, PatchStrategy, Table, ValueType};
 
-pub(super) fn build(text: &'static str) -> Builtin {
+pub(super) fn build(text: &'static str, messages: &'static str) -> Builtin {
     let facts = types(text);
-    let mut builder =
-        Builder { table: Table::new(), types: HashMap::new(), shared: HashMap::new(), later: Vec::new(), zeros: Zeros::new() };
+    let mut builder = Builder {
+        table: Table::new(),
+        types: HashMap::new(),
+        shared: HashMap::new(),
+        later: Vec::new(),
+        zeros: Zeros::new(),
+        vanishing: Vanishing::new(),
+        go: GoTypes::read(messages),
+    };
     for fact in &facts {
         let id = builder.table.push(Node::default());
         builder.types.insert(full_name(fact.package, fact.name), id);
@@ -25,7 +33,7 @@ pub(super) fn build(text: &'static str) -> Builtin {
         let id = builder.types[full_name(fact.package, fact.name).as_ref()];
         kinds.extend(fact.line.kinds.into_iter().flat_map(|k| k.split(',')).map(|kind| (kind, id)));
     }
-    Builtin { table: Arc::new(builder.table), types: builder.types, kinds, zeros: builder.zeros }
+    Builtin { table: Arc::new(builder.table), types: builder.types, kinds, zeros: builder.zeros, vanishing: builder.vanishing }
 }
 
 struct Builder {
@@ -36,6 +44,8 @@ struct Builder {
     /// Fields that are a type with attributes of their own: (node, type), filled when all types are.
     later: Vec<(NodeId, NodeId, Line<'static>)>,
     zeros: Zeros,
+    vanishing: Vanishing,
+    go: GoTypes,
 }
 
 impl Builder {
@@ -45,13 +55,21 @@ impl Builder {
         for (field, line) in &fact.fields {
             let id = self.field(fact.package, &name, field, *line);
             node.properties.insert((*field).into(), id);
+            if let Some(embedded) = self.go.field(&name, field).and_then(|go| go.embedded.as_deref()) {
+                node.embedded.insert((*field).into(), embedded.into());
+            }
             if line.required {
                 node.required.push((*field).into());
             }
         }
-        let zeros: Vec<_> = fact.fields.iter().filter_map(|(field, line)| Some((*field, zero(&name, field, line)?))).collect();
+        let zeros: Vec<_> = fact.fields.iter().filter_map(|(field, line)| Some((*field, self.zero(&name, field, line)?))).collect();
         if !zeros.is_empty() {
             self.zeros.insert(self.types[&name], zeros);
+        }
+        let vanishing = fact.fields.iter().map(|(field, _)| *field).filter(|f| self.go.field(&name, f).is_some_and(GoField::vanishes));
+        let vanishing: Vec<_> = vanishing.collect();
+        if !vanishing.is_empty() {
+            self.vanishing.insert(self.types[&name], vanishing);
         }
         node.preserve_unknown = FREE_FORM.contains(&name.as_ref());
         apply(&mut node, &fact.line);
@@ -60,7 +78,39 @@ impl Builder {
         self.table.set(id, node);
     }
 
+    /// What Go writes of a field that nobody set; the published documents know it of types that are no messages.
+    fn zero(&self, of: &str, field: &str, line: &Line<'_>) -> Option<Value> {
+        match self.go.field(of, field) {
+            Some(go) => go.zero(),
+            None => zero(line),
+        }
+    }
+
     fn field(&mut self, package: &'static str, of: &str, field: &str, line: Line<'static>) -> NodeId {
+        let id = self.plain_field(package, of, field, line);
+        match self.go.field(of, field).and_then(|go| go.go_type) {
+            Some(go_type) => self.named(id, go_type),
+            None => id,
+        }
+    }
+
+    /// The node with the name of its Go type.
+    fn named(&mut self, id: NodeId, go_type: &'static str) -> NodeId {
+        let key = ("", format!("{id} {go_type}"));
+        if let Some(id) = self.shared.get(&key) {
+            return *id;
+        }
+        let mut node = self.table.node(id).clone();
+        if let (Some(items), Some(of)) = (node.items, go_type.strip_prefix("[]")) {
+            node.items = Some(self.named(items, of));
+        }
+        node.go_type = Some(go_type.into());
+        let named = self.table.push(node);
+        self.shared.insert(key, named);
+        named
+    }
+
+    fn plain_field(&mut self, package: &'static str, of: &str, field: &str, line: Line<'static>) -> NodeId {
         let default = real_default(of, field, &line);
         let has_attributes = line.list_type.is_some()
             || line.map_type.is_some()
@@ -121,6 +171,9 @@ impl Builder {
             self.table.set(id, node);
             if let Some(zeros) = self.zeros.get(&of) {
                 self.zeros.insert(id, zeros.clone());
+            }
+            if let Some(vanishing) = self.vanishing.get(&of) {
+                self.vanishing.insert(id, vanishing.clone());
             }
         }
     }

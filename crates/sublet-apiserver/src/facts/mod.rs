@@ -1,6 +1,7 @@
 //! The built-in types: one table of nodes, built once in a process and shared by all API servers in it.
 
 mod build;
+mod golang;
 pub(crate) mod parse;
 mod zero;
 
@@ -17,12 +18,14 @@ pub struct Builtin {
     /// By `group/version/kind`.
     kinds: HashMap<&'static str, NodeId>,
     zeros: zero::Zeros,
+    /// The scalar fields that are left out when they are zero.
+    vanishing: zero::Vanishing,
 }
 
 /// The built-in types.
 pub fn builtin() -> &'static Builtin {
     static BUILTIN: OnceLock<Builtin> = OnceLock::new();
-    BUILTIN.get_or_init(|| build::build(TYPES))
+    BUILTIN.get_or_init(|| build::build(TYPES, MESSAGES))
 }
 
 impl Builtin {

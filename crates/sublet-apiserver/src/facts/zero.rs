@@ -1,8 +1,8 @@
 //! Zero values: what Go writes for fields that were never set.
 //!
 //! Upstream answers with Go structs, and fields that are no pointers and have no `omitempty` are written even when
-//! nobody set them: `status: {}`, `resources: {}`, `replicas: 0`, `rules: null`. The published documents show which
-//! these are: a default of `{}` stands for a struct, and a required field has no `omitempty`.
+//! nobody set them: `status: {}`, `resources: {}`, `replicas: 0`, `rules: null`. Other fields that are no pointers are left
+//! out when they are zero, whoever set them: `hostNetwork: false`.
 
 use super::Builtin;
 use super::parse::{Line, Shape, shape};
@@ -13,16 +13,17 @@ use sublet_machinery::{NodeId, SchemaNode};
 /// The fields of a type that are always written, with the value that stands for nothing.
 pub(super) type Zeros = HashMap<NodeId, Vec<(&'static str, Value)>>;
 
-/// The value of a field that was not set, for fields that are written all the same.
-pub(super) fn zero(of: &str, field: &str, line: &Line<'_>) -> Option<Value> {
-    let always = line.required || ALWAYS.contains(&(of, field));
+/// The scalar fields of a type that JSON leaves out when they are zero: Go's fields that are no pointers.
+pub(super) type Vanishing = HashMap<NodeId, Vec<&'static str>>;
+
+/// The value of a field that was not set, as far as the published documents tell it.
+pub(super) fn zero(line: &Line<'_>) -> Option<Value> {
     match line.default {
         Some("{}") => Some(Value::Object(Map::new())),
-        Some("\"\"") if always => Some("".into()),
-        Some("0") if always => Some(0.into()),
-        Some("false") if always => Some(false.into()),
-        None if line.shape.ends_with("Time") && TIMES.contains(&field) => Some(Value::Null),
-        None if always && matches!(shape(line.shape), Shape::List(_) | Shape::Map(_)) => Some(Value::Null),
+        Some("\"\"") if line.required => Some("".into()),
+        Some("0") if line.required => Some(0.into()),
+        Some("false") if line.required => Some(false.into()),
+        None if line.required && matches!(shape(line.shape), Shape::List(_) | Shape::Map(_)) => Some(Value::Null),
         _ => None,
     }
 }
@@ -34,7 +35,11 @@ impl Builtin {
         match value {
             Value::Object(map) => {
                 let zeros = self.zeros.get(&schema.id()).map(Vec::as_slice).unwrap_or_default();
+                let vanishing = self.vanishing.get(&schema.id()).map(Vec::as_slice).unwrap_or_default();
                 map.retain(|key, value| {
+                    if vanishing.iter().any(|field| field == key) {
+                        return !is_zero(value);
+                    }
                     !is_nothing(schema.property(key), value) || zeros.iter().any(|(always, zero)| always == key && zero.is_null())
                 });
                 for (field, zero) in zeros {
@@ -82,6 +87,16 @@ impl Builtin {
     }
 }
 
+fn is_zero(value: &Value) -> bool {
+    match value {
+        Value::Null => true,
+        Value::Bool(flag) => !flag,
+        Value::Number(number) => number.as_f64() == Some(0.0),
+        Value::String(text) => text.is_empty(),
+        _ => false,
+    }
+}
+
 /// An empty map or list; `{}` of a struct says something.
 fn is_nothing(schema: Option<SchemaNode<'_>>, value: &Value) -> bool {
     let Some(schema) = schema else { return false };
@@ -91,32 +106,6 @@ fn is_nothing(schema: Option<SchemaNode<'_>>, value: &Value) -> bool {
         _ => false,
     }
 }
-
-/// Fields that the documents call optional and Go writes always.
-const ALWAYS: &[(&str, &str)] = &[
-    ("io.k8s.api.core.v1.Event", "reportingComponent"),
-    ("io.k8s.api.core.v1.Event", "reportingInstance"),
-    ("io.k8s.api.rbac.v1.ClusterRole", "rules"),
-    ("io.k8s.api.rbac.v1.Role", "rules"),
-    ("io.k8s.api.rbac.v1.RoleRef", "apiGroup"),
-];
-
-/// Times that are structs in Go and not pointers, whatever type has them.
-const TIMES: &[&str] = &[
-    "deprecatedFirstTimestamp",
-    "deprecatedLastTimestamp",
-    "eventTime",
-    "expirationTimestamp",
-    "finishedAt",
-    "firstTimestamp",
-    "lastHeartbeatTime",
-    "lastObservedTime",
-    "lastProbeTime",
-    "lastTimestamp",
-    "lastTransitionTime",
-    "lastUpdateTime",
-    "startedAt",
-];
 
 #[cfg(test)]
 mod tests {

@@ -298,10 +298,13 @@ fn other_kind(value: &Value, package: &str, expected: &str) -> ApiError {
     let why = if is_builtin(value) {
         format!("converting ({version}.{kind}) to ({package}.{expected}): unknown conversion")
     } else {
-        format!("no kind {kind:?} is registered for version {api_version:?}")
+        format!("no kind {kind:?} is registered for version {api_version:?} in scheme {SCHEME:?}")
     };
     ApiError::bad_request(format!("{kind} in version {version:?} cannot be handled as a {expected}: {why}"))
 }
+
+/// Upstream tells where in its sources it registers types.
+const SCHEME: &str = "k8s.io/kubernetes/pkg/api/legacyscheme/scheme.go:30";
 
 fn is_builtin(value: &Value) -> bool {
     let (group, version) = value.api_version().split_once('/').unwrap_or(("", value.api_version()));

@@ -59,11 +59,18 @@ pub fn prepare_update(resource: &Resource, new: &mut Value, old: &Value) {
     }
     let metadata = new.metadata_mut();
     metadata.insert("name".into(), json!(name));
-    for field in ["creationTimestamp", "deletionTimestamp", "deletionGracePeriodSeconds", "generation", "selfLink", "generateName"] {
+    for field in ["creationTimestamp", "generation", "selfLink"] {
         match old["metadata"].get(field) {
             Some(value) => metadata.insert(field.into(), value.clone()),
             None => metadata.remove(field),
         };
+    }
+    // A deletion is not taken back; one that nobody asked for is left for validation to refuse.
+    if let Some(time) = old["metadata"].get("deletionTimestamp") {
+        metadata.insert("deletionTimestamp".into(), time.clone());
+    }
+    if let Some(grace) = old["metadata"].get("deletionGracePeriodSeconds") {
+        metadata.entry("deletionGracePeriodSeconds").or_insert_with(|| grace.clone());
     }
     if resource.namespaced {
         metadata.insert("namespace".into(), old["metadata"]["namespace"].clone());

@@ -14,7 +14,7 @@ use crate::registry::Resource;
 use crate::server::Server;
 use crate::store::entry::{Encoded, Entry};
 use crate::store::storage_error;
-use crate::strategy::{NameRule, Strategy, distinct};
+use crate::strategy::{NameRule, Strategy, distinct, drop_gated};
 use http::StatusCode;
 use serde_json::Value;
 use std::sync::{Arc, LazyLock};
@@ -111,6 +111,7 @@ impl Server {
         let now = self.now();
         metadata::prepare_create(resource, &mut object, &now);
         apply_defaults(resource, &mut object);
+        normalize(resource, &mut object);
         if let Some(manager) = manager {
             track(resource, manager, None, &mut object, &now);
         }
@@ -127,6 +128,7 @@ impl Server {
         request.pass_warnings(&mut attributes);
         admitted?;
         let mut object = attributes.object.take().expect("mutation keeps the object");
+        drop_gated(&resource.group, &resource.plural, &mut object, None);
         (resource.strategy.prepare_create)(&mut object);
         apply_defaults(resource, &mut object);
         normalize(resource, &mut object);
@@ -277,6 +279,7 @@ impl Server {
         let now = self.now();
         metadata::prepare_update(resource, &mut new, &old);
         apply_defaults(resource, &mut new);
+        normalize(resource, &mut new);
         if let Some(manager) = manager {
             track(resource, manager, Some(&old), &mut new, &now);
         }
@@ -298,6 +301,7 @@ impl Server {
         admitted?;
         let mut new = attributes.object.take().expect("mutation keeps the object");
         let strategy = subresource_strategy(resource, subresource);
+        drop_gated(&resource.group, &resource.plural, &mut new, Some(&old));
         if subresource == "status" {
             (strategy.prepare_status_update)(&mut new, &old);
         } else {
@@ -393,7 +397,12 @@ impl Server {
 
     fn check_update(&self, request: &ResourceRequest<'_>, new: &Value, old: &Value) -> Result<(), ApiError> {
         let (resource, subresource) = (&request.resource, request.info.subresource.as_str());
-        let mut errors = validate_metadata_update(&new["metadata"], &old["metadata"], &FieldPath::new("metadata"));
+        let path = FieldPath::new("metadata");
+        let mut errors = validate_metadata(&new["metadata"], resource.namespaced, names::name_is_path_segment, &path);
+        errors.extend(validate_metadata_update(&new["metadata"], &old["metadata"], &path));
+        if resource.custom.is_none() {
+            errors.extend(unknown_finalizers(new, &path.child("finalizers")));
+        }
         let strategy = subresource_strategy(resource, subresource);
         if subresource == "status" {
             errors.extend((strategy.validate_status_update)(new, old));

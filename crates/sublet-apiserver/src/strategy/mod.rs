@@ -133,6 +133,33 @@ impl Strategy {
     pub const SPEC_AND_STATUS: Self = Self { prepare_create: drop_status, prepare_update: keep_status, generation: true, ..Self::PLAIN };
 }
 
+/// Drops fields behind gates that are off by default from what pods are made of, unless the old object has them.
+pub(crate) fn drop_gated(group: &str, plural: &str, new: &mut Value, old: Option<&Value>) {
+    let Some((job, pod)) = templates(group, plural) else { return };
+    let before = |path: &str| old.and_then(|old| old.pointer(path)).unwrap_or(&Value::Null);
+    if let Some(spec) = new.pointer_mut(pod) {
+        pod::prepare::drop_gated(spec, before(pod));
+    }
+    if let Some(spec) = job.and_then(|path| new.pointer_mut(path)).and_then(Value::as_object_mut)
+        && job.is_some_and(|path| before(path)["scheduling"].is_null())
+    {
+        spec.remove("scheduling");
+    }
+}
+
+/// Where an object of the resource has the specification of a job, and of a pod.
+fn templates(group: &str, plural: &str) -> Option<(Option<&'static str>, &'static str)> {
+    match (group, plural) {
+        ("", "replicationcontrollers") | ("apps", "daemonsets" | "deployments" | "replicasets" | "statefulsets") => {
+            Some((None, "/spec/template/spec"))
+        }
+        ("", "podtemplates") => Some((None, "/template/spec")),
+        ("batch", "jobs") => Some((Some("/spec"), "/spec/template/spec")),
+        ("batch", "cronjobs") => Some((Some("/spec/jobTemplate/spec"), "/spec/jobTemplate/spec/template/spec")),
+        _ => None,
+    }
+}
+
 /// Whether anything differs outside metadata and status.
 pub fn spec_changed(new: &Value, old: &Value) -> bool {
     fn rest(object: &Value) -> impl Iterator<Item = (&String, &Value)> {

@@ -193,7 +193,10 @@ impl Decoder<'_> {
                         self.strict("duplicate");
                     }
                     if is_struct {
-                        self.fields.push(key.clone());
+                        self.fields.push(match node.embedded.get(key.as_str()) {
+                            Some(of) => format!("{of}.{key}"),
+                            None => key.clone(),
+                        });
                     }
                     let value = self.typed(field, depth + 1)?;
                     if is_struct {

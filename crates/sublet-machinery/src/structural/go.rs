@@ -4,6 +4,9 @@ use crate::schema::{SchemaNode, ValueType};
 
 /// `v1.PodSpec`, `[]v1.Container`, `map[string]string`, `int32`.
 pub(super) fn type_name(node: SchemaNode<'_>) -> String {
+    if let Some(name) = &node.go_type {
+        return name.to_string();
+    }
     if node.int_or_string {
         return "int32".into();
     }

@@ -38,10 +38,7 @@ pub(super) fn string(node: SchemaNode<'_>, text: String) -> Result<Value, Wrong>
             Err(error) => Err(Wrong::Content(base64_message(&text, &error))),
         },
         "quantity" if !is_quantity(&text) => Err(Wrong::Content(QUANTITY_MESSAGE.into())),
-        "date-time" if !text.is_empty() && text.parse::<jiff::Timestamp>().is_err() => {
-            let layout = "2006-01-02T15:04:05Z07:00";
-            Err(Wrong::Content(format!("parsing time {text:?} as {layout:?}: cannot parse {text:?} as \"2006\"")))
-        }
+        "date-time" if text.parse::<jiff::Timestamp>().is_err() => Err(Wrong::Content(time_message(&text))),
         _ => Ok(Value::String(text)),
     }
 }
@@ -100,6 +97,32 @@ fn is_quantity(text: &str) -> bool {
     match suffix {
         "" | "n" | "u" | "m" | "k" | "M" | "G" | "T" | "P" | "E" | "Ki" | "Mi" | "Gi" | "Ti" | "Pi" | "Ei" => true,
         _ => suffix.strip_prefix(['e', 'E']).is_some_and(|exponent| exponent.parse::<i32>().is_ok()),
+    }
+}
+
+/// What Go says about a text that is no time of RFC 3339: the first part of the layout that does not fit.
+fn time_message(text: &str) -> String {
+    const LAYOUT: &str = "2006-01-02T15:04:05Z07:00";
+    const PARTS: [(&str, usize); 11] =
+        [("2006", 4), ("-", 1), ("01", 2), ("-", 1), ("02", 2), ("T", 1), ("15", 2), (":", 1), ("04", 2), (":", 1), ("05", 2)];
+    let what = format!("parsing time {text:?} as {LAYOUT:?}");
+    let mut rest = text;
+    for (part, length) in PARTS {
+        let fits = match rest.get(..length) {
+            Some(found) if length > 1 => found.bytes().all(|b| b.is_ascii_digit()),
+            Some(found) => found == part,
+            None => false,
+        };
+        if !fits {
+            return format!("{what}: cannot parse {rest:?} as {part:?}");
+        }
+        rest = &rest[length..];
+    }
+    let fraction = rest.strip_prefix('.').map_or(rest, |digits| digits.trim_start_matches(|c: char| c.is_ascii_digit()));
+    match fraction.strip_prefix('Z') {
+        Some("") => format!("{what}: day out of range"),
+        Some(extra) => format!("{what}: extra text: {extra:?}"),
+        None => format!("{what}: cannot parse {fraction:?} as \"Z07:00\""),
     }
 }
 

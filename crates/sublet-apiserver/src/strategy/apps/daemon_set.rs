@@ -44,6 +44,9 @@ fn default(set: &mut Value) {
     fill(spec, "revisionHistoryLimit", 10);
     default_template(ensure(spec, "template"));
     zero_counters(set, &COUNTERS);
+    if set.annotation(TEMPLATE_GENERATION).is_none() {
+        set_template_generation(set, 0);
+    }
 }
 
 fn prepare_create(set: &mut Value) {
