@@ -1,5 +1,5 @@
 //! Objects with every field set, as upstream writes them in JSON and in protobuf. The files come from the test data of
-//! the Go module k8s.io/api; `protobuf-fixtures.sh` compares all of them.
+//! the Go module k8s.io/api; `e2e/conformance/round-trip` compares all of them.
 
 use serde_json::Value;
 use std::path::Path;

@@ -57,7 +57,7 @@ pub(super) fn is_settled_dual_stack(service: &Value, old: Option<&Value>) -> boo
 }
 
 fn fill_policy(service: &mut Value, old: Option<&Value>) {
-    if !policy(service).is_empty() {
+    if service.str_at("/spec/ipFamilyPolicy").is_some() {
         return;
     }
     let policy = match old.map(policy).filter(|p| !p.is_empty()) {

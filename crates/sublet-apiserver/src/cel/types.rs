@@ -222,7 +222,8 @@ pub(super) fn escape(name: &str) -> Option<String> {
 /// The property that a name in an expression means.
 pub(super) fn unescape(escaped: &str) -> Option<String> {
     if !escaped.contains("__") {
-        return if KEYWORDS.contains(&escaped) { None } else { Some(escaped.into()) };
+        // Other keywords are names after a dot.
+        return if matches!(escaped, "true" | "false" | "null" | "in") { None } else { Some(escaped.into()) };
     }
     let mut out = String::with_capacity(escaped.len());
     let mut rest = escaped;

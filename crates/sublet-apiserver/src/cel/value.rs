@@ -212,6 +212,13 @@ impl<'v> Object<'v> {
         Some(of_json(self.map.get(key)?, self.node.and_then(SchemaNode::additional), false))
     }
 
+    /// Members that no expression can name.
+    fn hidden(&self) -> impl Iterator<Item = (&'v String, &'v Value)> {
+        let named = |key: &str| escape(key).is_some() && self.node.is_some_and(|node| node.property(key).is_some());
+        let metadata = self.is_metadata;
+        self.map.iter().filter(move |(key, value)| !metadata && !value.is_null() && !named(key))
+    }
+
     fn visible(self) -> impl Iterator<Item = (String, Result<Val<'v>, Unfit>)> {
         let fields = self.has_fields();
         self.map.keys().filter_map(move |key| {
@@ -360,6 +367,14 @@ fn lists_equal(a: &List<'_>, b: &List<'_>) -> bool {
 }
 
 fn maps_equal(a: &Map<'_>, b: &Map<'_>) -> bool {
+    // What the schema does not know cannot be named, but it makes a difference.
+    if let (Map::Json(a), Map::Json(b)) = (a, b)
+        && a.has_fields()
+        && b.has_fields()
+        && !a.hidden().eq(b.hidden())
+    {
+        return false;
+    }
     let keys = a.keys();
     keys.len() == b.len() && keys.iter().all(|key| matches!((a.get(key), b.get(key)), (Some(Ok(a)), Some(Ok(b))) if a.equals(&b)))
 }

@@ -126,6 +126,9 @@ const SCHEMA_KEYS: [&str; 44] = [
     "x-kubernetes-validations",
 ];
 
+/// Texts that say something even when they are empty.
+const POINTERS: [&str; 3] = ["$ref", "x-kubernetes-list-type", "x-kubernetes-map-type"];
+
 /// Drops what Go's type of a schema does not have, and what it leaves out when it is empty. Schemas
 /// below `items` and `additionalProperties` are read by code of their own, so no strict reader sees them.
 fn clean_schema(schema: &mut Value) {
@@ -133,7 +136,7 @@ fn clean_schema(schema: &mut Value) {
     map.retain(|key, value| {
         let is_empty = match value {
             Value::Null => true,
-            Value::String(text) => text.is_empty(),
+            Value::String(text) => text.is_empty() && !POINTERS.contains(&key.as_str()),
             Value::Bool(flag) => !*flag && !matches!(key.as_str(), "additionalProperties" | "x-kubernetes-preserve-unknown-fields"),
             Value::Array(items) => items.is_empty(),
             _ => false,

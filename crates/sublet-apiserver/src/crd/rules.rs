@@ -62,26 +62,36 @@ impl Rules {
 
     fn compile_at(root: SchemaNode<'_>, is_resource: bool) -> Option<Self> {
         let mut rules = Self { by_node: HashMap::new(), on_the_way: vec![false; root.table().len()] };
-        let found = rules.collect(root, is_resource, &mut Vec::new());
+        let found = rules.collect(root, root, is_resource, &mut Vec::new());
         found.then_some(rules)
     }
 
-    fn collect(&mut self, node: SchemaNode<'_>, is_resource: bool, path: &mut Vec<NodeId>) -> bool {
+    /// `stated` says what must hold, `node` of which type it is: they differ inside of `allOf`, where no types are stated.
+    fn collect(&mut self, node: SchemaNode<'_>, stated: SchemaNode<'_>, is_resource: bool, path: &mut Vec<NodeId>) -> bool {
         // Schemas of definitions are trees, but a node may be shared.
-        if path.contains(&node.id()) {
+        if path.contains(&stated.id()) {
             return false;
         }
-        path.push(node.id());
-        let mut found = !node.rules.is_empty();
-        if found && !self.by_node.contains_key(&node.id()) {
-            let compiled = node.rules.iter().map(|rule| compile_rule(node, rule, is_resource || node.embedded_resource)).collect();
-            self.by_node.insert(node.id(), compiled);
+        path.push(stated.id());
+        let mut found = !stated.rules.is_empty();
+        if found && !self.by_node.contains_key(&stated.id()) {
+            let compiled = stated.rules.iter().map(|rule| compile_rule(node, rule, is_resource || node.embedded_resource)).collect();
+            self.by_node.insert(stated.id(), compiled);
         }
-        for id in node.properties.values().chain(&node.additional).chain(&node.items) {
-            found |= self.collect(node.at(*id), false, path);
+        for (key, id) in &stated.get().properties {
+            found |= node.field(key).is_some_and(|node| self.collect(node, stated.at(*id), false, path));
+        }
+        if let (Some(node), Some(stated)) = (node.additional(), stated.additional()) {
+            found |= self.collect(node, stated, false, path);
+        }
+        if let (Some(node), Some(stated)) = (node.items(), stated.items()) {
+            found |= self.collect(node, stated, false, path);
+        }
+        for id in &stated.get().all_of {
+            found |= self.collect(node, stated.at(*id), is_resource, path);
         }
         path.pop();
-        self.on_the_way[node.id() as usize] |= found;
+        self.on_the_way[stated.id() as usize] |= found;
         found
     }
 
@@ -103,7 +113,7 @@ impl Rules {
 
     fn run<'s>(&self, place: &Place<'s>, value: &'s Value, old: Option<&'s Value>, ratchet: Ratchet<'s>) -> Verdict {
         let mut run = Run { rules: self, budget: OBJECT_COST_MAX, spent: false, verdict: Verdict::default() };
-        run.value(place, value, old, ratchet);
+        run.value(place, place.node, value, old, ratchet);
         run.verdict
     }
 }
@@ -174,37 +184,35 @@ struct Run<'r> {
 }
 
 impl Run<'_> {
-    fn value<'s>(&mut self, place: &Place<'s>, value: &'s Value, old: Option<&'s Value>, ratchet: Ratchet<'s>) {
-        let is_on_the_way = self.rules.on_the_way.get(place.node.id() as usize).copied().unwrap_or_default();
+    fn value<'s>(&mut self, place: &Place<'s>, stated: SchemaNode<'s>, value: &'s Value, old: Option<&'s Value>, ratchet: Ratchet<'s>) {
+        let is_on_the_way = self.rules.on_the_way.get(stated.id() as usize).copied().unwrap_or_default();
         // Null is judged by the rules around it.
         if value.is_null() || self.spent || !is_on_the_way {
             return;
         }
         let old = old.filter(|old| !old.is_null());
-        if let Some(rules) = self.rules.by_node.get(&place.node.id()) {
+        if let Some(rules) = self.rules.by_node.get(&stated.id()) {
             self.own_rules(rules, place, value, old, ratchet);
         }
         match value {
-            Value::Array(items) => self.items(place, items, old, ratchet),
+            Value::Array(items) => self.items(place, stated, items, old, ratchet),
             Value::Object(map) => {
                 for (key, value) in map {
-                    let (node, path) = match place.node.property(key) {
-                        Some(node) => (node, place.path.child(key)),
-                        None => match place.node.additional() {
-                            Some(node) => (node, place.path.key(key)),
-                            None => continue,
-                        },
-                    };
+                    let (Some(node), Some(stated)) = (place.node.field(key), stated.field(key)) else { continue };
+                    let path = if place.node.property(key).is_some() { place.path.child(key) } else { place.path.key(key) };
                     let old = old.and_then(|old| old.as_object()?.get(key));
-                    self.value(&Place { node, is_resource: false, path }, value, old, ratchet.key(key));
+                    self.value(&Place { node, is_resource: false, path }, stated, value, old, ratchet.key(key));
                 }
             }
             _ => {}
         }
+        for id in &stated.get().all_of {
+            self.value(place, stated.at(*id), value, old, ratchet);
+        }
     }
 
-    fn items<'s>(&mut self, place: &Place<'s>, items: &'s [Value], old: Option<&'s Value>, ratchet: Ratchet<'s>) {
-        let Some(node) = place.node.items() else { return };
+    fn items<'s>(&mut self, place: &Place<'s>, stated: SchemaNode<'s>, items: &'s [Value], old: Option<&'s Value>, ratchet: Ratchet<'s>) {
+        let (Some(node), Some(stated)) = (place.node.items(), stated.items()) else { return };
         let old_items = OldItems::new(old, place.node);
         for (index, item) in items.iter().enumerate() {
             let old = old_items.find(item);
@@ -212,7 +220,7 @@ impl Run<'_> {
                 None => ratchet,
                 Some(current) => Ratchet { current: old.map(|old| Correlated { new: item, old, node }), parent: Some(current) },
             };
-            self.value(&Place { node, is_resource: false, path: place.path.index(index) }, item, old, below);
+            self.value(&Place { node, is_resource: false, path: place.path.index(index) }, stated, item, old, below);
         }
     }
 
@@ -267,7 +275,13 @@ impl Run<'_> {
             Ok(Val::Bool(true)) => None,
             Ok(_) => {
                 let path = rule.field_path.as_ref().map_or_else(|| place.path.clone(), |field| place.path.child(field));
-                let detail = self.message(rule, variables).unwrap_or_else(|| messages::default_message(&rule.stated));
+                let detail = match self.message(rule, variables) {
+                    Ok(message) => message.unwrap_or_else(|| messages::default_message(&rule.stated)),
+                    Err(detail) => {
+                        self.spent = true;
+                        return invalid(detail);
+                    }
+                };
                 let error = reason_error(&rule.stated.reason, &path, place.node, value, detail);
                 Some(Broken { error, is_verdict: true })
             }
@@ -283,13 +297,21 @@ impl Run<'_> {
         }
     }
 
-    /// What `messageExpression` says, if it says something fit to be shown.
-    fn message(&mut self, rule: &Rule, variables: &[(&str, Val<'_>)]) -> Option<String> {
-        let (result, cost) = rule.message.as_ref()?.eval(variables, CALL_COST_MAX.min(self.budget));
-        self.budget = self.budget.saturating_sub(cost);
-        let result = result.ok()?;
-        let text = result.as_str()?.trim();
-        (!text.is_empty() && text.len() <= MESSAGE_BYTES_MAX && !text.contains('\n')).then(|| text.to_string())
+    /// What `messageExpression` says, if it says something fit to be shown; an error when it cost too much.
+    fn message(&mut self, rule: &Rule, variables: &[(&str, Val<'_>)]) -> Result<Option<String>, String> {
+        let Some(program) = &rule.message else { return Ok(None) };
+        let (result, cost) = program.eval(variables, CALL_COST_MAX);
+        if cost > self.budget {
+            let detail = "messageExpression evaluation failed due to running out of cost budget, no further validation rules will be run";
+            return Err(detail.into());
+        }
+        self.budget -= cost;
+        if result == Err(EvalError::TooExpensive) {
+            let text = &rule.stated.message_expression;
+            return Err(format!("no further validation rules will be run due to call cost exceeds limit for messageExpression: {text:?}"));
+        }
+        let fit = |text: &&str| !text.is_empty() && text.len() <= MESSAGE_BYTES_MAX && !text.contains('\n');
+        Ok(result.ok().and_then(|value| value.as_str().map(str::trim).filter(fit).map(str::to_string)))
     }
 }
 
@@ -306,3 +328,5 @@ pub(super) fn is_blocking(error: &FieldError) -> bool {
 
 #[cfg(test)]
 mod tests;
+#[cfg(test)]
+mod upstream;

@@ -59,6 +59,7 @@ pub const DEFINITION: Strategy = Strategy {
     prepare_update: |new, old| prepare::prepare(new, Some(old)),
     prepare_status_update: prepare::prepare_status_update,
     validate: validate::validate,
+    validate_create: validate::validate_create,
     validate_update: validate::validate_update,
     validate_status_update: validate::validate_status_update,
     warnings: validate::warnings,

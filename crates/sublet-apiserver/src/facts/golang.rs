@@ -91,8 +91,11 @@ impl GoField {
 
     /// What JSON shows of the field when nobody set it.
     pub fn zero(&self) -> Option<Value> {
-        if self.pointer || self.omit_zero {
+        if self.omit_zero {
             return None;
+        }
+        if self.pointer {
+            return self.keep.then_some(Value::Null);
         }
         match shape(self.shape) {
             Shape::List(_) | Shape::Map(_) | Shape::Scalar("bytes", _) | Shape::Type(_, "Verbs") => self.keep.then_some(Value::Null),

@@ -7,8 +7,9 @@
 use super::Builtin;
 use super::parse::{Line, Shape, shape};
 use serde_json::{Map, Value};
+use std::borrow::Cow;
 use std::collections::HashMap;
-use sublet_machinery::{NodeId, SchemaNode};
+use sublet_machinery::{NodeId, Quantity, SchemaNode, ValueType};
 
 /// The fields of a type that are always written, with the value that stands for nothing.
 pub(super) type Zeros = HashMap<NodeId, Vec<(&'static str, Value)>>;
@@ -29,9 +30,23 @@ pub(super) fn zero(line: &Line<'_>) -> Option<Value> {
 }
 
 impl Builtin {
+    /// As [`Self::normalize`], but lists that are always written and empty stay so. Upstream has them like this until it
+    /// stores the object: protobuf does not tell an empty list from none.
+    pub fn tidy(&self, schema: SchemaNode<'_>, value: &mut Value) {
+        self.shape(schema, value, false);
+    }
+
     /// Gives an object the form in which upstream writes it: maps and lists that are empty go, where Go leaves them
     /// out, and fields that it always writes come.
     pub fn normalize(&self, schema: SchemaNode<'_>, value: &mut Value) {
+        self.shape(schema, value, true);
+    }
+
+    fn shape(&self, schema: SchemaNode<'_>, value: &mut Value, stored: bool) {
+        // A schema says something with what is empty, too; what is to go from it, its own kind knows.
+        if !stored && schema.type_name.as_deref().is_some_and(|name| name.ends_with(".JSONSchemaProps")) {
+            return;
+        }
         match value {
             Value::Object(map) => {
                 let zeros = self.zeros.get(&schema.id()).map(Vec::as_slice).unwrap_or_default();
@@ -40,7 +55,8 @@ impl Builtin {
                     if vanishing.iter().any(|field| field == key) {
                         return !is_zero(value);
                     }
-                    !is_nothing(schema.property(key), value) || zeros.iter().any(|(always, zero)| always == key && zero.is_null())
+                    !is_nothing(schema.property(key), value)
+                        || !stored && zeros.iter().any(|(always, zero)| always == key && zero.is_null())
                 });
                 for (field, zero) in zeros {
                     if !map.contains_key(*field) {
@@ -49,16 +65,44 @@ impl Builtin {
                 }
                 for (key, value) in map {
                     if let Some(field) = schema.field(key) {
-                        self.normalize(field, value);
+                        self.shape(field, value, stored);
                     }
                 }
             }
             Value::Array(items) => {
                 if let Some(schema) = schema.items() {
-                    items.iter_mut().for_each(|item| self.normalize(schema, item));
+                    items.iter_mut().for_each(|item| self.shape(schema, item, stored));
+                }
+            }
+            Value::String(text) if schema.format.as_deref() == Some("quantity") => {
+                if let Ok(Cow::Owned(canonical)) = Quantity::canonical(text) {
+                    *text = canonical;
                 }
             }
             _ => {}
+        }
+    }
+
+    /// What Go shows for a field that is not set, where it is no pointer: errors tell the value `""` and not `null`.
+    pub fn shown_zero(&self, schema: SchemaNode<'_>, path: &str) -> Option<Value> {
+        let (mut at, mut rest) = (schema, path);
+        loop {
+            let end = rest.find(['.', '[']).unwrap_or(rest.len());
+            let key = &rest[..end];
+            let field = at.property(key)?;
+            rest = &rest[end..];
+            if rest.is_empty() {
+                let vanishes = self.vanishing.get(&at.id()).is_some_and(|fields| fields.iter().any(|f| *f == key));
+                let kept = self.zeros.get(&at.id()).into_iter().flatten().find(|(name, _)| *name == key);
+                let kept = kept.map(|(_, zero)| zero.clone()).filter(|zero| !zero.is_null() && !zero.is_object());
+                return kept.or_else(|| vanishes.then(|| scalar_zero(field)));
+            }
+            at = field;
+            while let Some(inner) = rest.strip_prefix('[') {
+                at = at.items().or_else(|| at.additional())?;
+                rest = inner.split_once(']')?.1;
+            }
+            rest = rest.strip_prefix('.')?;
         }
     }
 
@@ -94,6 +138,14 @@ fn is_zero(value: &Value) -> bool {
         Value::Number(number) => number.as_f64() == Some(0.0),
         Value::String(text) => text.is_empty(),
         _ => false,
+    }
+}
+
+fn scalar_zero(schema: SchemaNode<'_>) -> Value {
+    match schema.value_type {
+        ValueType::Integer | ValueType::Number => 0.into(),
+        ValueType::Boolean => false.into(),
+        _ => "".into(),
     }
 }
 

@@ -14,7 +14,7 @@ use crate::registry::Resource;
 use crate::server::Server;
 use crate::store::entry::{Encoded, Entry};
 use crate::store::storage_error;
-use crate::strategy::{NameRule, Strategy, distinct, drop_gated};
+use crate::strategy::{NameRule, Strategy, distinct, drop_gated, metadata as strategy_table};
 use http::StatusCode;
 use serde_json::Value;
 use std::sync::{Arc, LazyLock};
@@ -65,6 +65,21 @@ impl Server {
         self.present_written(request, StatusCode::CREATED, &written).await
     }
 
+    /// The body of a review, which is created as other objects are, and never stored.
+    pub(crate) fn asked(&self, request: &ResourceRequest<'_>) -> Result<Value, ApiError> {
+        let resource = &request.resource;
+        let mut object = decode::object(request, "CreateOptions")?;
+        decode::check_namespace(request, &mut object)?;
+        for field in ["deletionTimestamp", "deletionGracePeriodSeconds", "selfLink"] {
+            object.metadata_mut().remove(field);
+        }
+        tidy(resource, &mut object);
+        let manager = Manager { name: request.field_manager()?, subresource: String::new() };
+        track(resource, &manager, None, &mut object, &self.now());
+        normalize(resource, &mut object);
+        Ok(object)
+    }
+
     pub(crate) async fn present_written(
         &self,
         request: &ResourceRequest<'_>,
@@ -109,9 +124,10 @@ impl Server {
     ) -> Result<Written, ApiError> {
         let resource = &request.resource;
         let now = self.now();
+        let given = resource.strategy.prepare_given.map(|_| object.clone());
         metadata::prepare_create(resource, &mut object, &now);
         apply_defaults(resource, &mut object);
-        normalize(resource, &mut object);
+        tidy(resource, &mut object);
         if let Some(manager) = manager {
             track(resource, manager, None, &mut object, &now);
         }
@@ -130,6 +146,9 @@ impl Server {
         let mut object = attributes.object.take().expect("mutation keeps the object");
         drop_gated(&resource.group, &resource.plural, &mut object, None);
         (resource.strategy.prepare_create)(&mut object);
+        if let (Some(prepare), Some(given)) = (resource.strategy.prepare_given, &given) {
+            prepare(&mut object, given);
+        }
         apply_defaults(resource, &mut object);
         normalize(resource, &mut object);
         let mut allocation = self.allocate(resource, &mut object, None, dry_run, true).await?;
@@ -279,7 +298,7 @@ impl Server {
         let now = self.now();
         metadata::prepare_update(resource, &mut new, &old);
         apply_defaults(resource, &mut new);
-        normalize(resource, &mut new);
+        tidy(resource, &mut new);
         if let Some(manager) = manager {
             track(resource, manager, Some(&old), &mut new, &now);
         }
@@ -400,7 +419,10 @@ impl Server {
         let path = FieldPath::new("metadata");
         let mut errors = validate_metadata(&new["metadata"], resource.namespaced, names::name_is_path_segment, &path);
         errors.extend(validate_metadata_update(&new["metadata"], &old["metadata"], &path));
-        if resource.custom.is_none() {
+        if subresource.is_empty() && strategy_table::validates_all_on_update(&resource.group, &resource.plural) {
+            errors.extend(validate_metadata(&new["metadata"], resource.namespaced, name_rule(resource.strategy.name_rule), &path));
+        }
+        if strategy_table::knows_finalizers(resource) {
             errors.extend(unknown_finalizers(new, &path.child("finalizers")));
         }
         let strategy = subresource_strategy(resource, subresource);
@@ -446,7 +468,7 @@ impl Server {
     fn validate_metadata(&self, resource: &Resource, object: &Value) -> Vec<FieldError> {
         let path = FieldPath::new("metadata");
         let mut errors = validate_metadata(&object["metadata"], resource.namespaced, name_rule(resource.strategy.name_rule), &path);
-        if resource.custom.is_none() {
+        if strategy_table::knows_finalizers(resource) {
             errors.extend(unknown_finalizers(object, &path.child("finalizers")));
         }
         errors
@@ -481,6 +503,14 @@ async fn settle(allocation: Option<Box<dyn Allocation>>, committed: bool) {
 pub(crate) fn apply_defaults(resource: &Resource, object: &mut Value) {
     structural::default(object, resource.schema.node());
     (resource.strategy.default)(object);
+}
+
+/// What nobody meant to set is not there, before it is recorded who set what.
+fn tidy(resource: &Resource, object: &mut Value) {
+    let builtin = builtin();
+    if Arc::ptr_eq(&resource.schema.table, &builtin.table) {
+        builtin.tidy(resource.schema.node(), object);
+    }
 }
 
 /// Built-in kinds are written as Go writes them.
@@ -535,9 +565,14 @@ pub(crate) fn empty_object(resource: &Resource) -> Value {
 pub(crate) fn reset_fields(resource: &Resource, subresource: &str) -> &'static FieldSet {
     static NONE: LazyLock<FieldSet> = LazyLock::new(FieldSet::new);
     static STATUS: LazyLock<FieldSet> = LazyLock::new(|| FieldSet::of_fields(&["status"]));
+    static SPEC_AND_STATUS: LazyLock<FieldSet> = LazyLock::new(|| FieldSet::of_fields(&["spec", "status"]));
     static ALL_BUT_STATUS: LazyLock<FieldSet> = LazyLock::new(|| {
         FieldSet::of_fields(&["spec", "metadata.labels", "metadata.annotations", "metadata.finalizers", "metadata.ownerReferences"])
     });
+    // What is asked for is nobody's to change.
+    if resource.plural == "certificatesigningrequests" && resource.group == "certificates.k8s.io" && subresource.is_empty() {
+        return &SPEC_AND_STATUS;
+    }
     let has_status = match &resource.custom {
         Some(custom) => custom.has_status,
         None => resource.subresource("status").is_some(),
@@ -549,7 +584,15 @@ pub(crate) fn reset_fields(resource: &Resource, subresource: &str) -> &'static F
     }
 }
 
-fn refuse(resource: &Resource, name: &str, errors: Vec<FieldError>) -> Result<(), ApiError> {
+fn refuse(resource: &Resource, name: &str, mut errors: Vec<FieldError>) -> Result<(), ApiError> {
+    let builtin = builtin();
+    if Arc::ptr_eq(&resource.schema.table, &builtin.table) {
+        for error in errors.iter_mut().filter(|error| error.value == Some(Value::Null)) {
+            if let Some(zero) = builtin.shown_zero(resource.schema.node(), &error.path.to_string()) {
+                error.value = Some(zero);
+            }
+        }
+    }
     if errors.is_empty() { Ok(()) } else { Err(ApiError::invalid(&resource.group, &resource.kind, name, &distinct(errors))) }
 }
 

@@ -206,7 +206,7 @@ impl Server {
         }
         if matches!(resource.group.as_str(), "authentication.k8s.io" | "authorization.k8s.io") && info.verb == "create" {
             let accepted = Accepted { pretty: request.accepted.pretty, ..negotiate::accept_answer(request.headers)? };
-            let body = crate::rest::decode::parse_body(request)?;
+            let body = self.asked(request)?;
             let answer = self.security().reviews.review(&resource.kind, request.namespace(), body, request.user, self.clock_now())?;
             return Ok(respond::value(StatusCode::CREATED, accepted, &answer));
         }

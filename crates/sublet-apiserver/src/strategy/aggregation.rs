@@ -1,6 +1,6 @@
 //! What `apiregistration.k8s.io` needs of the common rules.
 
-use super::edit::{child, ensure, fill};
+use super::edit::{child, ensure, fill, now};
 use super::field::{Errors, Field};
 use super::status::{empty_status, keep_spec};
 use super::{NameRule, Strategy, keep_status};
@@ -15,7 +15,7 @@ pub(super) const API_SERVICE: Strategy = Strategy {
         }
         fill(object, "status", json!({}));
     },
-    prepare_create: empty_status,
+    prepare_create,
     prepare_update: keep_status,
     prepare_status_update: keep_spec,
     validate,
@@ -30,6 +30,17 @@ pub(super) const API_SERVICE: Strategy = Strategy {
     name_rule: NameRule::PathSegment,
     ..Strategy::PLAIN
 };
+
+/// What this server serves itself is there from the start.
+fn prepare_create(api: &mut Value) {
+    empty_status(api);
+    if api["spec"]["service"].is_null() {
+        api["status"]["conditions"] = json!([{
+            "type": "Available", "status": "True", "lastTransitionTime": now(), "reason": "Local",
+            "message": "Local APIServices are always available",
+        }]);
+    }
+}
 
 fn validate(api: &Value) -> Vec<FieldError> {
     let spec = Field::root(api).at("spec");

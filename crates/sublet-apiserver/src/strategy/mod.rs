@@ -14,6 +14,7 @@ mod disruption;
 pub(crate) mod edit;
 pub(crate) mod field;
 mod flow_control;
+pub(crate) mod metadata;
 mod networking;
 pub(crate) mod pod;
 pub(crate) mod quantities;
@@ -50,6 +51,8 @@ pub struct Strategy {
     pub default: fn(&mut Value),
     /// Clears what clients may not set on create (status), fills what the server sets.
     pub prepare_create: fn(&mut Value),
+    /// `(new, given)`: what preparation of a new object needs to know of it as it came, before defaults.
+    pub prepare_given: Option<fn(&mut Value, &Value)>,
     /// `(new, old)`: an update of the main resource keeps status and the like from the old object.
     pub prepare_update: fn(&mut Value, &Value),
     /// `(new, old)`: an update of `/status` keeps everything but status.
@@ -103,6 +106,7 @@ impl Strategy {
     pub const PLAIN: Self = Self {
         default: |_| {},
         prepare_create: |_| {},
+        prepare_given: None,
         prepare_update: |_, _| {},
         prepare_status_update: keep_all_but_status,
         validate: |_| Vec::new(),

@@ -1,6 +1,6 @@
 //! Roles and their bindings.
 
-use super::edit::{ensure, fill_zero, is_zero, items};
+use super::edit::{ensure, fill_zero, items};
 use super::field::{Errors, Field};
 use super::{NameRule, Strategy};
 use serde_json::Value;
@@ -8,7 +8,7 @@ use sublet_machinery::{FieldError, names};
 
 pub(super) const ROLE: Strategy = Strategy {
     default: |role| {
-        if is_zero(&role["rules"]) {
+        if role.get("rules").is_none() {
             role["rules"] = Value::Null;
         }
     },

@@ -35,10 +35,10 @@ pub(super) fn string(node: SchemaNode<'_>, text: String) -> Result<Value, Wrong>
     match format(node) {
         "byte" => match base64::engine::general_purpose::STANDARD.decode(&text) {
             Ok(_) => Ok(Value::String(text)),
-            Err(error) => Err(Wrong::Content(base64_message(&text, &error))),
+            Err(_) => Err(Wrong::Content(base64_message(&text))),
         },
         "quantity" if !is_quantity(&text) => Err(Wrong::Content(QUANTITY_MESSAGE.into())),
-        "date-time" if text.parse::<jiff::Timestamp>().is_err() => Err(Wrong::Content(time_message(&text))),
+        "date-time" if text.parse::<jiff::Timestamp>().is_err() => Err(Wrong::Content(time_message(&text, is_micro_time(node)))),
         _ => Ok(Value::String(text)),
     }
 }
@@ -100,12 +100,16 @@ fn is_quantity(text: &str) -> bool {
     }
 }
 
+fn is_micro_time(node: SchemaNode<'_>) -> bool {
+    node.type_name.as_deref().is_some_and(|name| name.ends_with(".MicroTime"))
+}
+
 /// What Go says about a text that is no time of RFC 3339: the first part of the layout that does not fit.
-fn time_message(text: &str) -> String {
-    const LAYOUT: &str = "2006-01-02T15:04:05Z07:00";
+fn time_message(text: &str, micro: bool) -> String {
+    let layout = if micro { "2006-01-02T15:04:05.000000Z07:00" } else { "2006-01-02T15:04:05Z07:00" };
     const PARTS: [(&str, usize); 11] =
         [("2006", 4), ("-", 1), ("01", 2), ("-", 1), ("02", 2), ("T", 1), ("15", 2), (":", 1), ("04", 2), (":", 1), ("05", 2)];
-    let what = format!("parsing time {text:?} as {LAYOUT:?}");
+    let what = format!("parsing time {text:?} as {layout:?}");
     let mut rest = text;
     for (part, length) in PARTS {
         let fits = match rest.get(..length) {
@@ -120,19 +124,39 @@ fn time_message(text: &str) -> String {
     }
     let fraction = rest.strip_prefix('.').map_or(rest, |digits| digits.trim_start_matches(|c: char| c.is_ascii_digit()));
     match fraction.strip_prefix('Z') {
-        Some("") => format!("{what}: day out of range"),
-        Some(extra) => format!("{what}: extra text: {extra:?}"),
+        Some("") => format!("parsing time {text:?}: day out of range"),
+        Some(extra) => format!("parsing time {text:?}: extra text: {extra:?}"),
         None => format!("{what}: cannot parse {fraction:?} as \"Z07:00\""),
     }
 }
 
-fn base64_message(text: &str, error: &base64::DecodeError) -> String {
-    let at = match error {
-        base64::DecodeError::InvalidByte(at, _) | base64::DecodeError::InvalidLastSymbol(at, _) => *at,
-        // Go points at the start of the incomplete quantum.
-        base64::DecodeError::InvalidLength(_) | base64::DecodeError::InvalidPadding => text.len() / 4 * 4,
-    };
-    format!("illegal base64 data at input byte {at}")
+/// Where Go's decoder stops.
+fn base64_message(text: &str) -> String {
+    format!("illegal base64 data at input byte {}", base64_fault(text.as_bytes()))
+}
+
+fn base64_fault(text: &[u8]) -> usize {
+    let is_line_end = |b: &u8| matches!(b, b'\r' | b'\n');
+    // The place in a group of four letters.
+    let mut place = 0;
+    for (at, byte) in text.iter().enumerate().filter(|(_, b)| !is_line_end(b)) {
+        match byte {
+            b'A'..=b'Z' | b'a'..=b'z' | b'0'..=b'9' | b'+' | b'/' => place = (place + 1) % 4,
+            b'=' if place >= 2 => {
+                let mut rest = text.iter().enumerate().skip(at + 1).filter(|(_, b)| !is_line_end(b));
+                if place == 2 {
+                    match rest.next() {
+                        None => return text.len(),
+                        Some((_, b'=')) => {}
+                        Some((next, _)) => return next,
+                    }
+                }
+                return rest.next().map_or(text.len(), |(trailing, _)| trailing);
+            }
+            _ => return at,
+        }
+    }
+    text.len() - place
 }
 
 #[cfg(test)]

@@ -142,6 +142,9 @@ impl<'t> Parser<'t> {
                 let field = self.identifier()?;
                 operand = self.node(at, Kind::Select(Box::new(Select { operand, field, optional: true })))?;
             } else if self.take(".") {
+                if matches!(self.found(), "true" | "false" | "null" | "in") {
+                    return Err(self.unexpected("IDENTIFIER"));
+                }
                 let field = self.identifier()?;
                 let open = self.at();
                 if self.take("(") {

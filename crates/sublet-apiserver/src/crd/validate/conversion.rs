@@ -46,7 +46,8 @@ fn validate_client(config: &Value, is_established: bool, path: &FieldPath) -> Ve
     let (url, service) = (config["url"].as_str(), &config["service"]);
     match (url, service.is_object()) {
         (Some(url), false) => errors.extend(validate_url(url, &path.child("url"))),
-        (None, true) => errors.extend(validate_service(service, &path.child("service"))),
+        // Upstream hands the two names over in the wrong order, so that each is told as the other.
+        (None, true) => errors.extend(validate_service(&exchanged(service), &path.child("service"))),
         _ => errors.push(FieldError::required(path, "exactly one of url or service is required")),
     }
     let bundle = text(config, "caBundle");
@@ -92,6 +93,13 @@ pub(crate) fn validate_url(url: &str, path: &FieldPath) -> Vec<FieldError> {
         errors.push(FieldError::invalid(path, query, "query parameters are not permitted in the URL"));
     }
     errors
+}
+
+fn exchanged(service: &Value) -> Value {
+    let mut other = service.clone();
+    other["name"] = service["namespace"].clone();
+    other["namespace"] = service["name"].clone();
+    other
 }
 
 pub(crate) fn validate_service(service: &Value, path: &FieldPath) -> Vec<FieldError> {

@@ -18,12 +18,16 @@ use super::view;
 use serde_json::Value;
 use sublet_machinery::{FieldError, FieldErrorKind, FieldPath, ObjectExt};
 
+/// What must hold for a new definition beside [`validate`].
+pub fn validate_create(crd: &Value) -> Vec<FieldError> {
+    names::validate_name(crd)
+}
+
 /// Everything that is wrong with a definition, whatever was there before.
 pub fn validate(crd: &Value) -> Vec<FieldError> {
     let spec = &crd["spec"];
     let path = FieldPath::new("spec");
-    let mut errors = names::validate_name(crd);
-    errors.extend(names::validate_group_and_scope(spec, &path));
+    let mut errors = names::validate_group_and_scope(spec, &path);
     errors.extend(validate_versions(spec, &path));
     errors.extend(names::validate_required(&spec["names"], &path.child("names")));
     errors.extend(names::validate(&spec["names"], &path.child("names")));

@@ -28,8 +28,12 @@ pub(super) fn validate(schema: &Value, has_status: bool, path: &FieldPath) -> Ve
         }
     }
     let mut walker = Walker { errors: Vec::new() };
+    let before = errors.len();
     walker.walk(Some(schema), path, &Place { is_root: true, inside_meta: false, no_defaults: None });
     errors.extend(walker.errors);
+    if errors.len() == before && !structure::is_convertible(schema) {
+        errors.push(FieldError::invalid(path, "", "OpenAPIV3Schema 'schema' is not supported"));
+    }
     if errors.is_empty() {
         errors.extend(super::super::rules::validate(schema, path));
     }
@@ -43,7 +47,14 @@ fn validate_root_with_status(schema: &Value, path: &FieldPath) -> Vec<FieldError
     const ALLOWED: &str = "[Description Type Format Title Maximum ExclusiveMaximum Minimum ExclusiveMinimum MaxLength MinLength Pattern \
                            MaxItems MinItems UniqueItems MultipleOf Required Items Properties ExternalDocs Example \
                            XPreserveUnknownFields XValidations]";
-    const FORBIDDEN: [&str; 15] = [
+    const FORBIDDEN: [&str; 22] = [
+        "$ref",
+        "$schema",
+        "additionalItems",
+        "definitions",
+        "dependencies",
+        "id",
+        "patternProperties",
         "additionalProperties",
         "allOf",
         "anyOf",

@@ -14,6 +14,7 @@ use sublet_machinery::{FieldError, ObjectExt, names};
 pub(crate) const JOB: Strategy = Strategy {
     default,
     prepare_create,
+    prepare_given: Some(share_labels),
     prepare_update: keep_status,
     prepare_status_update: keep_spec,
     validate,
@@ -78,12 +79,14 @@ pub(super) fn default_job_spec(spec: &mut Value) {
 fn prepare_create(job: &mut Value) {
     empty_status(job);
     if job["spec"]["manualSelector"] != true {
-        let shared = job["metadata"]["labels"] == job["spec"]["template"]["metadata"]["labels"];
         generate_selector(job);
-        // Labels that were defaulted from the pods are one map with theirs upstream, and grow with it.
-        if shared {
-            job["metadata"]["labels"] = job["spec"]["template"]["metadata"]["labels"].clone();
-        }
+    }
+}
+
+/// Labels that were defaulted from the pods are one map with theirs upstream, and grow with it.
+fn share_labels(job: &mut Value, given: &Value) {
+    if is_zero(&given["metadata"]["labels"]) && !is_zero(&job["metadata"]["labels"]) {
+        job["metadata"]["labels"] = job["spec"]["template"]["metadata"]["labels"].clone();
     }
 }
 

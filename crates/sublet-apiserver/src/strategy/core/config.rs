@@ -3,10 +3,11 @@
 use super::super::Strategy;
 use super::super::edit::{ensure, fill_zero, remove};
 use super::super::field::{Errors, Field};
+use crate::rest::decode::go_type;
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use serde_json::{Value, json};
-use sublet_machinery::{FieldError, FieldPath, ObjectExt, names};
+use sublet_machinery::{FieldError, FieldPath, ObjectExt, names, structural};
 
 pub(crate) const CONFIG_MAP: Strategy = Strategy {
     validate: validate_config_map,
@@ -141,7 +142,12 @@ fn validate_docker_config(entry: &Field<'_>, errors: &mut Errors) {
     if !entry.is_set() {
         return errors.add(entry.required(""));
     }
-    if let Err(why) = serde_json::from_slice::<serde_json::Map<String, Value>>(&bytes_of(entry.value)) {
+    let found = structural::decode(&bytes_of(entry.value)).map_err(|e| e.to_string());
+    let found = found.and_then(|decoded| match decoded.value {
+        Value::Object(_) | Value::Null => Ok(()),
+        other => Err(format!("json: cannot unmarshal {} into Go value of type map[string]interface {{}}", go_type(&other))),
+    });
+    if let Err(why) = found {
         errors.add(entry.invalid_as("<secret contents redacted>", why.to_string()));
     }
 }

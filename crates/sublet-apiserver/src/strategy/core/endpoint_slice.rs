@@ -37,7 +37,7 @@ const HINTS_MAX: usize = 8;
 
 fn default(slice: &mut Value) {
     for list in ["endpoints", "ports"] {
-        if is_zero(&slice[list]) {
+        if slice.get(list).is_none() {
             slice[list] = Value::Null;
         }
     }

@@ -13,7 +13,11 @@ use sublet_machinery::{FieldError, FieldPath, names};
 /// The status of a new node is kept: kubelets register with it.
 pub(crate) const NODE: Strategy = Strategy {
     default,
-    prepare_create: |node| drop(remove(&mut node["spec"], "configSource")),
+    prepare_create: |node| {
+        remove(&mut node["spec"], "configSource");
+        // Behind a gate that is off.
+        remove(&mut node["spec"], "podPreemptionPolicy");
+    },
     prepare_update,
     prepare_status_update: keep_spec,
     validate,
@@ -28,6 +32,9 @@ pub(crate) const NODE: Strategy = Strategy {
 fn prepare_update(new: &mut Value, old: &Value) {
     if old["spec"]["configSource"].is_null() {
         remove(&mut new["spec"], "configSource");
+    }
+    if old["spec"]["podPreemptionPolicy"].is_null() {
+        remove(&mut new["spec"], "podPreemptionPolicy");
     }
     keep_status(new, old);
 }

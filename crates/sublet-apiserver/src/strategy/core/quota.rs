@@ -1,14 +1,19 @@
 //! Limit ranges and resource quotas.
 
-use super::super::edit::{ensure, fill, is_zero, items};
+use super::super::edit::{ensure, fill, fill_zero, is_zero, items};
 use super::super::quantities::round_up_list;
 use super::super::status::{empty_status, keep_spec};
 use super::super::{Strategy, keep_status};
 use super::limits;
 use serde_json::Value;
 
-pub(crate) const LIMIT_RANGE: Strategy =
-    Strategy { default: default_limit_range, validate: limits::validate_limit_range, create_on_update: true, ..Strategy::PLAIN };
+pub(crate) const LIMIT_RANGE: Strategy = Strategy {
+    default: default_limit_range,
+    prepare_create: name_limit_range,
+    validate: limits::validate_limit_range,
+    create_on_update: true,
+    ..Strategy::PLAIN
+};
 
 pub(crate) const RESOURCE_QUOTA: Strategy = Strategy {
     default: default_quota,
@@ -22,6 +27,11 @@ pub(crate) const RESOURCE_QUOTA: Strategy = Strategy {
     warnings_update: Some(|_, _| Vec::new()),
     ..Strategy::PLAIN
 };
+
+/// A limit range without a name gets one.
+fn name_limit_range(range: &mut Value) {
+    fill_zero(ensure(range, "metadata"), "name", uuid::Uuid::new_v4().to_string());
+}
 
 /// Container limits complete each other: max gives the default, the default or min the default request.
 fn default_limit_range(range: &mut Value) {

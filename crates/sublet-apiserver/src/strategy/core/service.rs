@@ -40,8 +40,6 @@ fn default(service: &mut Value) {
     }
     if matches!(kind.as_str(), "ClusterIP" | "NodePort" | "LoadBalancer") {
         fill(spec, "internalTrafficPolicy", "Cluster");
-    } else if kind == "ExternalName" {
-        remove(spec, "internalTrafficPolicy");
     }
     if kind == "LoadBalancer" {
         fill(spec, "allocateLoadBalancerNodePorts", true);

@@ -64,7 +64,8 @@ fn validate_type(spec: &Field<'_>, errors: &mut Errors) {
         }
         "ExternalName" => {
             for key in ["clusterIPs", "ipFamilies", "ipFamilyPolicy"] {
-                if !spec.at(key).is_zero() {
+                let field = spec.at(key);
+                if !field.is_zero() || field.value.is_string() {
                     errors.add(spec.at(key).forbidden("may not be set for ExternalName services"));
                 }
             }

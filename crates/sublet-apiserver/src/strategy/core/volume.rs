@@ -127,12 +127,12 @@ pub(crate) fn validate_claim_spec(spec: &Field<'_>, errors: &mut Errors) {
     if !reference.at("namespace").is_zero() {
         errors.dns_label(&reference.at("namespace"));
         if source.is_set() {
-            errors.add(spec.invalid_as("spec.dataSource", "may not be specified when dataSourceRef.namespace is specified"));
+            errors.add(spec.invalid_as(json!({}), "may not be specified when dataSourceRef.namespace is specified"));
         }
     } else if source.is_set() && reference.is_set() {
         let same = |key: &str| source.at(key).value == reference.at(key).value || (source.at(key).is_zero() && reference.at(key).is_zero());
         if !["apiGroup", "kind", "name"].into_iter().all(same) {
-            errors.add(spec.invalid_as("spec.dataSource", "must match dataSourceRef"));
+            errors.add(spec.invalid_as(json!({}), "must match dataSourceRef"));
         }
     }
     if !spec.at("volumeAttributesClassName").is_zero() {

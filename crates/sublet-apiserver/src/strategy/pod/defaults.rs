@@ -136,7 +136,10 @@ fn image_tag(image: &str) -> Option<&str> {
         _ => (name, None),
     };
     let repository = path.rsplit_once('/').map_or(path, |(_, last)| last);
+    // The name in full, with the registry that is meant when none is named, has a bound.
+    let prefix = if path.contains('/') { 0 } else { "docker.io/library/".len() };
     let valid = !path.is_empty()
+        && prefix + path.len() <= 255
         && !path.contains("//")
         && !path.starts_with('/')
         && !path.contains(char::is_whitespace)

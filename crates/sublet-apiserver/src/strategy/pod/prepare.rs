@@ -126,18 +126,60 @@ pub(crate) fn drop_gated(spec: &mut Value, old: &Value) {
         if let Some(directory) = child(volume, "emptyDir") {
             remove(directory, "mode");
         }
-    }
-    for list in ["containers", "initContainers", "ephemeralContainers"] {
-        for container in items(spec, list) {
-            if let Some(lifecycle) = child(container, "lifecycle") {
-                remove(lifecycle, "stopSignal");
-            }
-            for probe in ["livenessProbe", "readinessProbe", "startupProbe"] {
-                if let Some(get) = child(container, probe).and_then(|p| child(p, "httpGet")) {
-                    remove(get, "protocol");
-                }
+        for source in ["secret", "configMap", "downwardAPI", "projected"] {
+            if let Some(source) = child(volume, source) {
+                remove(source, "defaultUser");
+                drop_file_owners(source);
+                items(source, "sources").for_each(drop_projected_owners);
             }
         }
+    }
+    for list in ["containers", "initContainers", "ephemeralContainers"] {
+        items(spec, list).for_each(drop_gated_in_container);
+    }
+}
+
+fn drop_file_owners(source: &mut Value) {
+    for item in items(source, "items") {
+        remove(item, "user");
+    }
+}
+
+fn drop_projected_owners(projection: &mut Value) {
+    for files in ["secret", "configMap", "downwardAPI"] {
+        if let Some(source) = child(projection, files) {
+            drop_file_owners(source);
+        }
+    }
+    for file in ["serviceAccountToken", "clusterTrustBundle", "podCertificate"] {
+        if let Some(source) = child(projection, file) {
+            remove(source, "user");
+        }
+    }
+}
+
+fn drop_gated_in_container(container: &mut Value) {
+    for handler in ["postStart", "preStop"] {
+        if let Some(get) = child(container, "lifecycle").and_then(|l| child(l, handler)).and_then(|h| child(h, "httpGet")) {
+            remove(get, "protocol");
+        }
+    }
+    let signal = child(container, "lifecycle").and_then(|lifecycle| remove(lifecycle, "stopSignal"));
+    if signal.is_some() && is_zero(&container["lifecycle"]) {
+        remove(container, "lifecycle");
+    }
+    for probe in ["livenessProbe", "readinessProbe", "startupProbe"] {
+        if let Some(probe) = child(container, probe) {
+            if let Some(get) = child(probe, "httpGet") {
+                remove(get, "protocol");
+            }
+            if let Some(call) = child(probe, "grpc") {
+                remove(call, "mode");
+            }
+        }
+    }
+    for mount in items(container, "volumeMounts") {
+        remove(mount, "bindMountOptions");
     }
 }
 

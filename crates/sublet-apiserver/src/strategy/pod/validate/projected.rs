@@ -138,9 +138,22 @@ fn bundle_name_errors(name: &str) -> Vec<String> {
     names::dns_subdomain(name.rsplit_once(':').map_or(name, |(_, rest)| rest))
 }
 
+/// Keys have the domain of whoever gives them a meaning; errors are told at the map.
+fn validate_user_annotations(annotations: &Field<'_>, errors: &mut Errors) {
+    for (key, _) in annotations.entries() {
+        let key = key.to_lowercase();
+        let mut wrong = if key.is_empty() { Vec::new() } else { names::qualified_name(&key) };
+        if wrong.is_empty() && !key.contains('/') {
+            wrong.push("must be a domain-prefixed key (such as \"acme.io/foo\")".into());
+        }
+        errors.extend(wrong.into_iter().map(|m| annotations.invalid_as(key.as_str(), m)));
+    }
+}
+
 fn validate_certificate(certificate: &Field<'_>, errors: &mut Errors) {
     const KEY_TYPES: [&str; 6] = ["RSA3072", "RSA4096", "ECDSAP256", "ECDSAP384", "ECDSAP521", "ED25519"];
     validate_signer_name(&certificate.at("signerName"), errors);
+    validate_user_annotations(&certificate.at("userAnnotations"), errors);
     errors.one_of(&certificate.at("keyType"), &KEY_TYPES);
     let seconds = certificate.at("maxExpirationSeconds");
     let host = certificate.at("signerName").text().split('/').next().unwrap_or_default();

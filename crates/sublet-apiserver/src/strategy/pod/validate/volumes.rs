@@ -58,7 +58,9 @@ pub(super) fn validate_ephemeral(source: &Field<'_>, volume_name: &Field<'_>, po
         errors.labels(&metadata.at("labels"));
         for (key, _) in metadata.entries() {
             let field = metadata.at(key);
-            if !matches!(key, "annotations" | "labels") && !field.is_zero() {
+            // The grace period is a pointer: zero is something.
+            let is_set = !field.is_zero() || key == "deletionGracePeriodSeconds" && field.is_set();
+            if !matches!(key, "annotations" | "labels") && is_set {
                 errors.add(field.forbidden("cannot be set"));
             }
         }
