@@ -4,6 +4,7 @@
 use serde_json::{Value, json};
 use std::fs;
 use std::path::Path;
+use sublet_apiserver::facts::builtin;
 use sublet_apiserver::strategy::{self, NameRule, Strategy};
 use sublet_machinery::{ApiError, FieldError, FieldPath, ObjectExt, metadata, names};
 
@@ -51,6 +52,11 @@ fn compare(document: &Value, case: &Value, answer: Result<(Value, Vec<String>), 
     match answer {
         Ok((object, warnings)) if case["object"].is_object() => {
             let (mut ours, mut theirs) = (object, case["object"].clone());
+            let version = theirs.api_version().rsplit('/').next().unwrap_or_default().to_string();
+            let schema = builtin().kind(document["group"].as_str()?, &version, theirs.kind());
+            if let Some(schema) = schema {
+                builtin().normalize(schema.node(), &mut ours);
+            }
             for path in document["ignore"].as_array().into_iter().flatten().filter_map(Value::as_str) {
                 (ours, theirs) = (change(&ours, &json!({path: null})), change(&theirs, &json!({path: null})));
             }
@@ -102,9 +108,13 @@ fn without_structs(message: &str) -> String {
 }
 
 fn create(rules: &Strategy, mut object: Value) -> Result<(Value, Vec<String>), (Value, Vec<FieldError>)> {
+    let given = object.clone();
     object["metadata"]["uid"] = json!("UID");
     (rules.default)(&mut object);
     (rules.prepare_create)(&mut object);
+    if let Some(prepare) = rules.prepare_given {
+        prepare(&mut object, &given);
+    }
     if rules.generation {
         object["metadata"]["generation"] = json!(1);
     }

@@ -92,7 +92,7 @@ impl Builtin {
             let field = at.property(key)?;
             rest = &rest[end..];
             if rest.is_empty() {
-                let vanishes = self.vanishing.get(&at.id()).is_some_and(|fields| fields.iter().any(|f| *f == key));
+                let vanishes = self.vanishing.get(&at.id()).is_some_and(|fields| fields.contains(&key));
                 let kept = self.zeros.get(&at.id()).into_iter().flatten().find(|(name, _)| *name == key);
                 let kept = kept.map(|(_, zero)| zero.clone()).filter(|zero| !zero.is_null() && !zero.is_object());
                 return kept.or_else(|| vanishes.then(|| scalar_zero(field)));

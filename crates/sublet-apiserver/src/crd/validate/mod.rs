@@ -18,13 +18,15 @@ use super::view;
 use serde_json::Value;
 use sublet_machinery::{FieldError, FieldErrorKind, FieldPath, ObjectExt};
 
-/// What must hold for a new definition beside [`validate`].
-pub fn validate_create(crd: &Value) -> Vec<FieldError> {
-    names::validate_name(crd)
+/// Everything that is wrong with a new definition.
+pub fn validate(crd: &Value) -> Vec<FieldError> {
+    let mut errors = names::validate_name(crd);
+    errors.extend(validate_lasting(crd));
+    errors
 }
 
-/// Everything that is wrong with a definition, whatever was there before.
-pub fn validate(crd: &Value) -> Vec<FieldError> {
+/// What is wrong with a definition whatever was there before.
+fn validate_lasting(crd: &Value) -> Vec<FieldError> {
     let spec = &crd["spec"];
     let path = FieldPath::new("spec");
     let mut errors = names::validate_group_and_scope(spec, &path);
@@ -42,10 +44,10 @@ pub fn validate(crd: &Value) -> Vec<FieldError> {
     errors
 }
 
-/// What an update may not do. [`validate`] of the new definition has run as well.
+/// Everything that is wrong with a definition that takes the place of another.
 pub fn validate_update(crd: &Value, old: &Value) -> Vec<FieldError> {
     let path = FieldPath::new("spec");
-    let mut errors = Vec::new();
+    let mut errors = validate_lasting(crd);
     let mut immutable = |pointer: &str, at: &[&str]| {
         if crd.pointer(pointer) != old.pointer(pointer) {
             let at = at.iter().fold(path.clone(), |path, part| path.child(part));

@@ -69,7 +69,16 @@ fn default_affinity(spec: &mut Value) {
 
 fn prepare_create(service: &mut Value) {
     service["status"] = json!({"loadBalancer": {}});
-    normalize_ips(ensure(service, "spec"), None);
+    let spec = ensure(service, "spec");
+    normalize_ips(spec, None);
+    drop_traffic_policy(spec);
+}
+
+/// A name somewhere else has no traffic.
+fn drop_traffic_policy(spec: &mut Value) {
+    if spec["type"] == "ExternalName" {
+        remove(spec, "internalTrafficPolicy");
+    }
 }
 
 fn prepare_update(new: &mut Value, old: &Value) {
@@ -78,6 +87,7 @@ fn prepare_update(new: &mut Value, old: &Value) {
     patch_allocated(spec, &old["spec"]);
     normalize_ips(spec, Some(&old["spec"]));
     drop_type_dependent(spec, &old["spec"]);
+    drop_traffic_policy(spec);
     if spec["type"] != "LoadBalancer" {
         ensure(new, "status")["loadBalancer"] = json!({});
     }
