@@ -3,7 +3,6 @@ import copy
 import json
 
 LONG = "a" * 300
-# Deeper than this no field is added: schemas refer to themselves.
 QUANTITY = "io.k8s.apimachinery.pkg.api.resource.Quantity"
 INT_OR_STRING = "io.k8s.apimachinery.pkg.util.intstr.IntOrString"
 # Metadata of the server, and what it does not read.
