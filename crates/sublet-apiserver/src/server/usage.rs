@@ -44,6 +44,11 @@ impl Server {
         })
     }
 
+    /// Whether discovery no longer says what is true.
+    pub(super) async fn usage_came_or_went(&self) -> bool {
+        self.usage_served().await.is_some() != self.registry().snapshot().external.iter().any(|e| e.own)
+    }
+
     /// Whether a request is about usage, and is answered here.
     pub(super) fn serves_usage(&self, info: &RequestInfo) -> bool {
         let asked = info.is_resource && info.group == GROUP && info.version == VERSION;

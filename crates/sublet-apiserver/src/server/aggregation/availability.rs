@@ -46,20 +46,27 @@ impl Server {
             let remote = self.check_api_services().await;
             let [services, endpoints @ ..] = &mut changes;
             let [first, second] = endpoints;
-            tokio::select! {
-                _ = services.changed() => {}
-                _ = first.changed(), if remote => {}
-                _ = second.changed(), if remote => {}
-                () = tokio::time::sleep(INTERVAL), if remote => {}
-                () = self.usage_changed().notified() => {}
-                () = self.stop_token().cancelled() => return,
+            loop {
+                tokio::select! {
+                    _ = services.changed() => break,
+                    _ = first.changed(), if remote => break,
+                    _ = second.changed(), if remote => break,
+                    () = self.usage_changed().notified() => break,
+                    () = tokio::time::sleep(INTERVAL), if remote || self.usage_source().is_some() => {
+                        // Many idle servers look for figures of usage alone, which must cost next to nothing.
+                        if remote || self.usage_came_or_went().await {
+                            break;
+                        }
+                    }
+                    () = self.stop_token().cancelled() => return,
+                }
             }
             tokio::time::sleep(SETTLE).await;
             changes.iter_mut().for_each(tokio::sync::watch::Receiver::mark_unchanged);
         }
     }
 
-    /// Looks at all APIServices once; tells whether there is something elsewhere that may come and go.
+    /// Looks at all APIServices once; tells whether some are served elsewhere.
     async fn check_api_services(&self) -> bool {
         let all = self.list(API_SERVICES, None);
         for api in all.iter().filter(|api| !api["spec"]["service"].is_object() && api.condition("Available").is_none()) {
@@ -70,9 +77,9 @@ impl Server {
         let usage = self.usage_served().await;
         let remote: Vec<Arc<Value>> = all.into_iter().filter(|api| api["spec"]["service"].is_object()).collect();
         let known = self.registry().snapshot();
-        let is_remote = !remote.is_empty() || self.usage_source().is_some();
+        let is_remote = !remote.is_empty();
         if remote.is_empty() && known.external.is_empty() && usage.is_none() {
-            return is_remote;
+            return false;
         }
         let asked = remote.into_iter().map(|api| async move {
             let finding = self.look_at(&api).await;
