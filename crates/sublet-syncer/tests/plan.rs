@@ -234,7 +234,15 @@ fn deletions_meet_in_the_middle() {
     let done = actions(&POD, Some(&tenant), None);
     assert!(matches!(&done[..], [Action::DeleteTenant { grace_seconds: Some(0), vanished: false, .. }]), "{done:?}");
     tenant["metadata"]["deletionGracePeriodSeconds"] = json!(0);
-    assert_eq!(actions(&POD, Some(&tenant), None), [], "finalizers hold it");
+    assert_eq!(actions(&POD, Some(&tenant), None), [], "it is as good as gone");
+    // A pod with a finalizer seemed to run, and to be ready, when it was long gone.
+    tenant["metadata"]["finalizers"] = json!(["example.com/hold"]);
+    tenant["status"]["conditions"] = json!([{"type": "Ready", "status": "True"}]);
+    let told = actions(&POD, Some(&tenant), None);
+    let [Action::PatchTenantStatus { patch }] = &told[..] else { panic!("{told:?}") };
+    assert_eq!((patch.str_at("/status/phase"), patch.str_at("/status/conditions/0/status")), (Some("Failed"), Some("False")));
+    tenant["status"]["phase"] = json!("Failed");
+    assert_eq!(actions(&POD, Some(&tenant), None), []);
     // An eviction on the host.
     let (tenant, _) = quiet;
     let up = actions(&POD, Some(&tenant), Some(&host));

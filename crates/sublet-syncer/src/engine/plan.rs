@@ -146,7 +146,10 @@ fn only_tenant(observed: &Observed<'_>, tenant: &Value) -> Plan {
         if tenant.is_deleting() {
             // Nothing runs any more: the pod's deletion is complete. Its finalizers may still hold it.
             let pending = tenant.i64_at("/metadata/deletionGracePeriodSeconds") != Some(0);
-            return pending.then(|| delete_tenant(tenant, Some(0), false)).into();
+            if pending {
+                return Some(delete_tenant(tenant, Some(0), false)).into();
+            }
+            return pod::gone(tenant).map(|status| patch_status(tenant, status)).into();
         }
         if pod::is_terminal(tenant) {
             return Plan::default();
@@ -305,9 +308,13 @@ fn up(observed: &Observed<'_>, tenant: &Value, host: &Value) -> Vec<Action> {
         with_complaint(tenant, &mut status, observed.refused);
         skew::without(&mut status, &observed.unknown);
         let patch = diff::merge_patch(&tenant["status"], &status);
-        actions.extend(patch.map(|patch| Action::PatchTenantStatus { patch: json!({"metadata": {"uid": tenant.uid()}, "status": patch}) }));
+        actions.extend(patch.map(|patch| patch_status(tenant, patch)));
     }
     actions
+}
+
+fn patch_status(tenant: &Value, status: Value) -> Action {
+    Action::PatchTenantStatus { patch: json!({"metadata": {"uid": tenant.uid()}, "status": status}) }
 }
 
 fn delete_host(host: &Value, grace_seconds: Option<i64>, confirmed: bool) -> Option<Action> {

@@ -18,7 +18,7 @@ use serde_json::{Value, json};
 use sublet_api::marks;
 use sublet_machinery::ObjectExt;
 
-pub use status::{gate_conditions, has_run, is_terminal};
+pub use status::{gate_conditions, gone, has_run, is_terminal};
 
 pub const POD: SyncedKind = SyncedKind {
     name_bytes_max: NAME_BYTES_MAX_POD,

@@ -156,6 +156,41 @@ fn bare(condition: &Value) -> Value {
     kept
 }
 
+/// What becomes of the status of a pod whose copy is gone while finalizers still hold it: as a kubelet
+/// says it of containers that are nowhere. A merge patch; `None` when it says so already.
+pub fn gone(tenant: &Value) -> Option<Value> {
+    if is_terminal(tenant) || tenant.array_at("/metadata/finalizers").is_empty() {
+        return None;
+    }
+    let mut status = json!({"phase": "Failed"});
+    for list in CONTAINER_LISTS {
+        let Some(mut statuses) = tenant["status"].get(list).cloned() else { continue };
+        for container in statuses.as_array_mut().into_iter().flatten() {
+            container["ready"] = json!(false);
+            container["started"] = json!(false);
+            if container["state"]["terminated"].is_null() {
+                container["state"] = json!({"terminated": {
+                    "exitCode": 137, "reason": "ContainerStatusUnknown", "containerID": container["containerID"],
+                    "message": "The container could not be located when the pod was terminated",
+                }});
+            }
+        }
+        status[list] = statuses;
+    }
+    let mut conditions = tenant["status"]["conditions"].clone();
+    for condition in conditions.as_array_mut().into_iter().flatten() {
+        if matches!(condition["type"].as_str(), Some("Ready" | "ContainersReady")) && condition["status"] == "True" {
+            condition["status"] = json!("False");
+            condition["reason"] = json!("PodFailed");
+            condition["lastTransitionTime"] = tenant["metadata"]["deletionTimestamp"].clone();
+        }
+    }
+    if conditions.is_array() {
+        status["conditions"] = conditions;
+    }
+    Some(status)
+}
+
 /// Whether the pod has ever been on a node, as far as the tenant knows: then a vanished copy is the
 /// pod's end. Before that, the copy is made again.
 pub fn has_run(tenant: &Value) -> bool {
