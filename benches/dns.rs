@@ -12,9 +12,7 @@ use std::net::{Ipv4Addr, SocketAddr};
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
 use std::time::Duration;
-use sublet_machinery::ObjectExt;
-use sublet_runtime::ListOptions;
-use sublet_runtime::resources::{ENDPOINT_SLICES, SERVICES};
+use sublet_runtime::resources::SERVICES;
 use support::load::{self, Pace};
 use support::process::{Sublet, Usage};
 use support::table::{self, number};
@@ -69,12 +67,7 @@ async fn bench(arguments: Arguments) -> Result<()> {
     })
     .await?;
 
-    let slices = host.list(&ENDPOINT_SLICES, &tenant.name, &ListOptions::default()).await?.items;
-    let of_dns = |slice: &serde_json::Value| {
-        let port = slice.array_at("/ports").iter().find(|p| p["name"] == "dns")?["port"].as_u64()?;
-        u16::try_from(port).ok()
-    };
-    let port = slices.iter().find_map(of_dns).context("no name server stands behind the tenant's Service")?;
+    let port = name_server(process.pid())?;
     let mut all = vec![measure("Sublet", process.pid(), (Ipv4Addr::LOCALHOST, port).into(), &arguments).await?];
     if let Some(program) = &arguments.coredns {
         let (child, address) = coredns(program, dir.path(), &tenant.cluster.kubeconfig).await?;
@@ -84,6 +77,18 @@ async fn bench(arguments: Arguments) -> Result<()> {
     process.stop().await?;
     report(&all, &arguments);
     Ok(())
+}
+
+/// The UDP port that the process has: that of its tenant's name server.
+fn name_server(pid: u32) -> Result<u16> {
+    let links = std::fs::read_dir(format!("/proc/{pid}/fd"))?.flatten().filter_map(|entry| std::fs::read_link(entry.path()).ok());
+    let sockets: Vec<String> =
+        links.filter_map(|link| Some(link.to_str()?.strip_prefix("socket:[")?.strip_suffix(']')?.to_string())).collect();
+    let table = std::fs::read_to_string(format!("/proc/{pid}/net/udp"))?;
+    // Number, local address with its port in hexadecimal digits, ..., and tenth the inode.
+    let own = table.lines().skip(1).map(|line| line.split_whitespace().collect::<Vec<_>>()).find(|row| sockets.iter().any(|s| s == row[9]));
+    let port = own.and_then(|row| u16::from_str_radix(row[1].split_once(':')?.1, 16).ok());
+    port.context("the process has no name server")
 }
 
 /// CoreDNS as clusters have it, for the tenant's names.
