@@ -114,7 +114,7 @@ fn home_rules() -> Vec<Value> {
     vec![
         rule("coordination.k8s.io", &["leases"], &["get", "create", "patch"]),
         rule("", &["services"], &["get", "list", "create", "patch", "delete"]),
-        rule("networking.k8s.io", &["ingresses"], &["get", "create", "patch", "delete"]),
+        rule("networking.k8s.io", &["ingresses"], &["get", "list", "create", "patch", "delete"]),
         rule("discovery.k8s.io", &["endpointslices"], &["delete"]),
         rule("", &["pods"], &["get", "list"]),
         rule("apps", &["statefulsets"], &["get", "list", "create", "patch", "delete"]),

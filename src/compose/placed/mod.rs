@@ -43,6 +43,8 @@ pub struct Placed {
     known: Mutex<HashMap<String, Known>>,
     /// One choice at a time, so that no port is given twice.
     choosing: tokio::sync::Mutex<()>,
+    /// One at a time looks for a free name and takes it.
+    naming: tokio::sync::Mutex<()>,
     /// The pods that were ready when they were last listed; whoever holds it lists them.
     ready: tokio::sync::Mutex<Option<(Instant, HashSet<String>)>>,
 }
@@ -69,6 +71,7 @@ impl Placed {
             clusters,
             known: Mutex::default(),
             choosing: tokio::sync::Mutex::default(),
+            naming: tokio::sync::Mutex::default(),
             ready: tokio::sync::Mutex::default(),
         }
     }

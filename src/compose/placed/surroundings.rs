@@ -9,7 +9,7 @@ use sublet_api::{Expose, Mode, Placement, VirtualCluster, marks};
 use sublet_machinery::ObjectExt;
 use sublet_operator::tenant_service::{self, Behind, Ports, Reached, holds};
 use sublet_operator::{ControlPlaneError, Tenant};
-use sublet_runtime::resources::{ROLE_BINDINGS, SERVICES, STATEFUL_SETS, VIRTUAL_CLUSTERS};
+use sublet_runtime::resources::{INGRESSES, ROLE_BINDINGS, SERVICES, STATEFUL_SETS, VIRTUAL_CLUSTERS};
 use sublet_runtime::{ClientError, DeleteOptions, ListOptions};
 
 impl Placed {
@@ -48,7 +48,10 @@ impl Placed {
             self.change(tenant, |k| k.reached = Some((Instant::now(), reached.clone())));
             return Ok(reached);
         }
-        self.check_hosts(&cluster)?;
+        let naming = if cluster.expose() == Expose::Ingress { Some(self.naming.lock().await) } else { None };
+        if naming.is_some() {
+            self.check_hosts(&cluster).await?;
+        }
         let own_pod = dedicated::pod_name(&cluster);
         let first_look = known.reached.is_none();
         if placement.pod == own_pod {
@@ -64,20 +67,15 @@ impl Placed {
         Ok(reached)
     }
 
-    /// A name leads to one virtual cluster: the one that asked first.
-    fn check_hosts(&self, cluster: &VirtualCluster<'_>) -> Result<(), ControlPlaneError> {
-        if cluster.expose() != Expose::Ingress {
-            return Ok(());
-        }
-        let age = |c: &VirtualCluster<'_>| {
-            (c.object().str_at("/metadata/creationTimestamp").unwrap_or_default().to_string(), c.uid().to_string())
-        };
-        for other in self.clusters.list(None) {
-            let other = VirtualCluster::new(&other);
-            if other.uid() == cluster.uid() || other.expose() != Expose::Ingress || age(&other) > age(cluster) {
+    /// A name leads to one virtual cluster: the one that has it. Whoever asks holds `naming` until it has.
+    async fn check_hosts(&self, cluster: &VirtualCluster<'_>) -> Result<(), ControlPlaneError> {
+        let options = ListOptions { label_selector: marks::CONTROL_PLANE_OF.into(), ..ListOptions::default() };
+        for other in self.host.list(&INGRESSES, &self.namespace, &options).await.map_err(failed)?.items {
+            if other.label(marks::CONTROL_PLANE_OF) == Some(cluster.uid()) {
                 continue;
             }
-            if let Some(taken) = cluster.hosts().into_iter().find(|host| other.hosts().contains(host)) {
+            let hosts: Vec<&str> = other.array_at("/spec/rules").iter().filter_map(|rule| rule["host"].as_str()).collect();
+            if let Some(taken) = cluster.hosts().into_iter().find(|host| hosts.contains(host)) {
                 // Whose it is is none of this one's business.
                 let message =
                     format!("`{taken}` of spec.controlPlane.expose.hosts leads to another virtual cluster already; choose another name");
@@ -113,7 +111,7 @@ impl Placed {
         let all = self.host.list(&VIRTUAL_CLUSTERS, "", &ListOptions::default()).await?.items;
         let known: HashSet<&str> = all.iter().map(|c| c.uid()).collect();
         let options = ListOptions { label_selector: marks::CONTROL_PLANE_OF.into(), ..ListOptions::default() };
-        for gvr in [SERVICES, STATEFUL_SETS] {
+        for gvr in [SERVICES, INGRESSES, STATEFUL_SETS] {
             for object in self.host.list(&gvr, &self.namespace, &options).await?.items {
                 if object.label(marks::CONTROL_PLANE_OF).is_some_and(|uid| !known.contains(uid)) {
                     tracing::warn!(gvr = %gvr, name = object.name(), "its virtual cluster is gone without a farewell; deleted");
