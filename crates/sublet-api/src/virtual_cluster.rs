@@ -253,6 +253,11 @@ impl<'a> VirtualCluster<'a> {
         self.object.array_at("/spec/controlPlane/expose/hosts").iter().filter_map(Value::as_str).collect()
     }
 
+    /// Those of the hosts that are names, not addresses: an Ingress leads names alone.
+    pub fn host_names(&self) -> Vec<&'a str> {
+        self.hosts().into_iter().filter(|host| host.parse::<std::net::IpAddr>().is_err()).collect()
+    }
+
     /// The class of the Ingress that leads to the API server; nothing: the host's default.
     pub fn ingress_class(&self) -> Option<&'a str> {
         self.object.str_at("/spec/controlPlane/expose/ingressClassName")

@@ -1,6 +1,6 @@
 //! Kubeconfigs of a tenant, published as Secrets: the admin's, and those that the spec asks for.
 
-use crate::pki_secret::{own_labels, owner};
+use crate::pki_secret::{check_ours, is_ours, own_labels, owner};
 use crate::{StepError, pki_secret};
 use base64::Engine as _;
 use base64::prelude::BASE64_STANDARD;
@@ -30,7 +30,7 @@ pub async fn publish(
     endpoint: &str,
 ) -> Result<String, StepError> {
     let name = secret_name(cluster.name());
-    check_ours(cluster, live, &name)?;
+    live.map_or(Ok(()), |live| check_ours(cluster, live))?;
     let text = Kubeconfig {
         cluster: cluster.name(),
         server: endpoint,
@@ -64,7 +64,7 @@ pub async fn publish_wanted(
             message: format!("spec.kubeconfigs: Secret `{}` is the operator's own; choose another secretName", wanted.secret),
         });
     }
-    check_ours(cluster, live, wanted.secret)?;
+    live.map_or(Ok(()), |live| check_ours(cluster, live))?;
     let server = wanted.server.unwrap_or(endpoint);
     let authority = pki.authority.certificate_pem();
     let request = format!("{:.16x}", Sha256::digest(format!("{wanted:?} {server} {authority}")));
@@ -106,20 +106,6 @@ pub async fn unpublish(host: &Client, cluster: &VirtualCluster<'_>, own: &[Arc<V
         }
     }
     Ok(())
-}
-
-fn is_ours(cluster: &VirtualCluster<'_>, secret: &Value) -> bool {
-    secret.controller_owner().is_some_and(|o| o["uid"] == cluster.uid())
-}
-
-fn check_ours(cluster: &VirtualCluster<'_>, live: Option<&Value>, name: &str) -> Result<(), StepError> {
-    match live {
-        Some(live) if !is_ours(cluster, live) => Err(StepError::Stuck {
-            reason: "SecretTaken",
-            message: format!("Secret `{name}` exists and does not belong to this virtual cluster; delete or rename it"),
-        }),
-        _ => Ok(()),
-    }
 }
 
 fn secret(cluster: &VirtualCluster<'_>, name: &str, config: &str) -> Value {

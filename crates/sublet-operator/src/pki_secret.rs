@@ -78,16 +78,11 @@ fn secret(cluster: &VirtualCluster<'_>, pki: &Pki) -> Value {
 
 /// Whether the Secret is the cluster's and holds these keys.
 fn holds(live: &Value, cluster: &VirtualCluster<'_>, pki: &Pki) -> bool {
-    live.controller_owner().is_some_and(|o| o["uid"] == cluster.uid()) && live["data"] == secret(cluster, pki)["data"]
+    is_ours(cluster, live) && live["data"] == secret(cluster, pki)["data"]
 }
 
 pub fn read(secret: &Value, cluster: &VirtualCluster<'_>) -> Result<Pki, StepError> {
-    if secret.controller_owner().is_none_or(|o| o["uid"] != cluster.uid()) {
-        return Err(StepError::Stuck {
-            reason: "SecretTaken",
-            message: format!("Secret `{}` exists and does not belong to this virtual cluster; delete or rename it", secret.name()),
-        });
-    }
+    check_ours(cluster, secret)?;
     let text = |key: &str| -> Result<String, StepError> {
         let encoded = secret["data"][key].as_str().unwrap_or_default();
         let bytes = BASE64_STANDARD.decode(encoded).unwrap_or_default();
@@ -118,5 +113,21 @@ pub fn owner(cluster: &VirtualCluster<'_>) -> Value {
     json!({
         "apiVersion": format!("{}/{}", sublet_api::GROUP, sublet_api::VERSION), "kind": "VirtualCluster",
         "name": cluster.name(), "uid": cluster.uid(), "controller": true,
+    })
+}
+
+/// Whether the Secret was written for this virtual cluster.
+pub fn is_ours(cluster: &VirtualCluster<'_>, secret: &Value) -> bool {
+    secret.controller_owner().is_some_and(|o| o["uid"] == cluster.uid())
+}
+
+/// A Secret of somebody else is left as it is.
+pub fn check_ours(cluster: &VirtualCluster<'_>, secret: &Value) -> Result<(), StepError> {
+    if is_ours(cluster, secret) {
+        return Ok(());
+    }
+    Err(StepError::Stuck {
+        reason: "SecretTaken",
+        message: format!("Secret `{}` exists and does not belong to this virtual cluster; delete or rename it", secret.name()),
     })
 }

@@ -152,8 +152,7 @@ pub fn ingress(cluster: &VirtualCluster<'_>, namespace: &str) -> Option<Value> {
     }
     let backend = json!({"service": {"name": name(cluster), "port": {"number": API_PORT}}});
     let rule = |host: &str| json!({"host": host, "http": {"paths": [{"path": "/", "pathType": "Prefix", "backend": backend}]}});
-    // An address is for the certificate alone.
-    let hosts: Vec<&str> = cluster.hosts().into_iter().filter(|host| host.parse::<IpAddr>().is_err()).collect();
+    let hosts = cluster.host_names();
     let rules: Vec<Value> = hosts.iter().copied().map(rule).collect();
     let mut ingress = json!({
         "apiVersion": "networking.k8s.io/v1", "kind": "Ingress",

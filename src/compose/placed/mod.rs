@@ -12,7 +12,6 @@ use crate::install::SHARD;
 use async_trait::async_trait;
 use serde_json::{Value, json};
 use std::collections::{HashMap, HashSet};
-use std::net::IpAddr;
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 use sublet_api::{Expose, Mode, Phase, Placement, VirtualCluster, marks};
@@ -45,8 +44,38 @@ pub struct Placed {
     choosing: tokio::sync::Mutex<()>,
     /// One at a time looks for a free name and takes it.
     naming: tokio::sync::Mutex<()>,
-    /// The pods that were ready when they were last listed; whoever holds it lists them.
-    ready: tokio::sync::Mutex<Option<(Instant, HashSet<String>)>>,
+    /// What was seen of the pods when they were last listed; whoever holds it lists them.
+    seen: tokio::sync::Mutex<Option<Seen>>,
+}
+
+/// The pods of the installation at one moment.
+struct Seen {
+    at: Instant,
+    ready: HashSet<String>,
+    /// The names of the shards that are wanted.
+    shards: HashSet<String>,
+}
+
+/// What there is of a pod.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Presence {
+    Ready,
+    Away,
+    /// That of a shard which is wanted no more.
+    ScaledAway,
+}
+
+impl Seen {
+    fn presence(&self, pod: &str) -> Presence {
+        let is_shard = || pod.strip_prefix(SHARD).and_then(|rest| rest.strip_prefix('-')).is_some_and(|n| n.parse::<u32>().is_ok());
+        if self.ready.contains(pod) {
+            Presence::Ready
+        } else if is_shard() && !self.shards.contains(pod) {
+            Presence::ScaledAway
+        } else {
+            Presence::Away
+        }
+    }
 }
 
 #[derive(Clone, Default)]
@@ -72,7 +101,7 @@ impl Placed {
             known: Mutex::default(),
             choosing: tokio::sync::Mutex::default(),
             naming: tokio::sync::Mutex::default(),
-            ready: tokio::sync::Mutex::default(),
+            seen: tokio::sync::Mutex::default(),
         }
     }
 
@@ -111,25 +140,21 @@ impl Placed {
     }
 
     /// Whether the pod is ready: what a process said before it went away is no news of it.
-    async fn is_there(&self, pod: &str) -> Result<bool, ClientError> {
-        let mut ready = self.ready.lock().await;
-        if let Some((at, pods)) = &*ready
-            && at.elapsed() < PODS_INTERVAL
+    async fn presence(&self, pod: &str) -> Result<Presence, ClientError> {
+        let mut seen = self.seen.lock().await;
+        if let Some(seen) = &*seen
+            && seen.at.elapsed() < PODS_INTERVAL
         {
-            return Ok(pods.contains(pod));
+            return Ok(seen.presence(pod));
         }
         let options = ListOptions { label_selector: "app.kubernetes.io/name=sublet".into(), ..ListOptions::default() };
         let listed = self.host.list(&PODS, &self.namespace, &options).await?.items;
-        let pods: HashSet<String> = listed.iter().filter(|p| is_ready(p)).map(|p| p.name().to_string()).collect();
-        let found = pods.contains(pod);
-        *ready = Some((Instant::now(), pods));
-        Ok(found)
-    }
-
-    /// Whether this is the pod of a shard that is wanted no more.
-    async fn is_scaled_away(&self, pod: &str) -> Result<bool, ClientError> {
-        let is_shard = pod.strip_prefix(SHARD).and_then(|rest| rest.strip_prefix('-')).is_some_and(|n| n.parse::<u32>().is_ok());
-        Ok(is_shard && !self.shards().await?.iter().any(|s| s.name == pod))
+        let ready = listed.iter().filter(|p| is_ready(p)).map(|p| p.name().to_string()).collect();
+        let shards = self.shard_names().await?.collect();
+        let fresh = Seen { at: Instant::now(), ready, shards };
+        let presence = fresh.presence(pod);
+        *seen = Some(fresh);
+        Ok(presence)
     }
 
     /// Whether a process may still write for the tenant.
@@ -151,10 +176,7 @@ fn external(cluster: &VirtualCluster<'_>, reached: &Reached) -> Option<String> {
     let host = cluster.hosts().first().map(|h| (*h).to_string()).or_else(|| reached.load_balancer.first().cloned());
     match cluster.expose() {
         Expose::LoadBalancer => host.map(|h| url(&h, tenant_service::API_PORT)),
-        Expose::Ingress => {
-            let name = cluster.hosts().into_iter().find(|host| host.parse::<IpAddr>().is_err());
-            name.map(|name| url(name, tenant_service::API_PORT))
-        }
+        Expose::Ingress => cluster.host_names().first().map(|name| url(name, tenant_service::API_PORT)),
         Expose::NodePort => host.zip(reached.node_port).map(|(h, port)| url(&h, port)),
         _ => None,
     }
@@ -220,9 +242,9 @@ impl ControlPlanes for Placed {
         if let Some(report) = tenant.report.as_ref().filter(|r| r.phase == Phase::WrongStore) {
             return Err(ControlPlaneError::WrongStore(report.message.clone()));
         }
-        let there = self.is_there(&placement.pod).await.map_err(failed)?;
-        let mut status = status_of(tenant, &placement, there);
-        if !there && self.is_scaled_away(&placement.pod).await.map_err(failed)? {
+        let presence = self.presence(&placement.pod).await.map_err(failed)?;
+        let mut status = status_of(tenant, &placement, presence == Presence::Ready);
+        if presence == Presence::ScaledAway {
             status.message = format!(
                 "its store is in the volume of pod `{}`, which was scaled away: scale StatefulSet `{SHARD}` in namespace `{}` up again; \
                  move virtual clusters before scaling down, see annotation `{}`",

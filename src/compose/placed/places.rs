@@ -119,15 +119,18 @@ impl Placed {
     }
 
     pub(super) async fn shards(&self) -> Result<Vec<ShardPod>, ClientError> {
-        let set = self.host.get(&STATEFUL_SETS, &self.namespace, SHARD).await?;
-        let count = set.i64_at("/spec/replicas").unwrap_or(1);
         let mut shards = Vec::new();
-        for ordinal in 0..count {
-            let name = format!("{SHARD}-{ordinal}");
+        for name in self.shard_names().await? {
             let pod = self.host.get_opt(&PODS, &self.namespace, &name).await?;
             shards.push(ShardPod { name, ready: pod.is_some_and(|p| is_ready(&p)) });
         }
         Ok(shards)
+    }
+
+    /// The pods that the StatefulSet of shards is to have.
+    pub(super) async fn shard_names(&self) -> Result<impl Iterator<Item = String> + use<>, ClientError> {
+        let set = self.host.get(&STATEFUL_SETS, &self.namespace, SHARD).await?;
+        Ok((0..set.i64_at("/spec/replicas").unwrap_or(1)).map(|ordinal| format!("{SHARD}-{ordinal}")))
     }
 }
 

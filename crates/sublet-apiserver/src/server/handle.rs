@@ -117,12 +117,13 @@ impl Server {
         };
         // What goes to a pod is passed on as it comes.
         let (stream, body) = if connects { (Some(body), Bytes::new()) } else { (None, body::read(body).await?) };
+        let pretty = accepted.as_ref().is_ok_and(|accepted| accepted.pretty);
         let mut accepted = match accepted {
             accepted if connects => accepted.unwrap_or_default(),
             _ if resource.custom.is_some() => negotiate::accept_custom(&parts.headers)?,
             accepted => accepted?,
         };
-        accepted.pretty |= negotiate::is_pretty(query.has("pretty").then(|| query.bool("pretty")), &parts.headers);
+        accepted.pretty |= pretty;
         let request = ResourceRequest {
             info,
             query,

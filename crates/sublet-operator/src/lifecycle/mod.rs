@@ -252,7 +252,7 @@ async fn delete_secrets(ctx: &Ctx, cluster: &VirtualCluster<'_>) -> Result<(), S
     let wanted = cluster.kubeconfigs().into_iter().map(|k| k.secret.to_string());
     for secret in [kubeconfig::secret_name(cluster.name()), pki_secret::secret_name(cluster.name())].into_iter().chain(wanted) {
         let live = ctx.client.get_opt(&SECRETS, cluster.namespace(), &secret).await?;
-        if let Some(live) = live.filter(|s| s.controller_owner().is_some_and(|o| o["uid"] == cluster.uid())) {
+        if let Some(live) = live.filter(|secret| pki_secret::is_ours(cluster, secret)) {
             let options = sublet_runtime::DeleteOptions::background().uid(live.uid());
             ctx.client.delete_if_exists(&SECRETS, cluster.namespace(), &secret, &options).await?;
         }
