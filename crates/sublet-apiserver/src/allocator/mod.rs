@@ -5,6 +5,7 @@
 //! drops it. The allocator holds nothing that cannot be rebuilt from the stored Services.
 
 mod families;
+mod hook;
 mod ports;
 mod range;
 mod service;

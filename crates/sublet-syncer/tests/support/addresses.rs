@@ -4,50 +4,25 @@ use super::clusters::{Clusters, Running};
 use async_trait::async_trait;
 use serde_json::Value;
 use std::sync::Arc;
-use sublet_apiserver::allocator::{AllocatorConfig, Reservation, ServiceAllocator as Ranges};
+use sublet_apiserver::allocator::{self, AllocatorConfig};
 use sublet_apiserver::hooks::{Allocation, ServiceAllocator};
 use sublet_machinery::ApiError;
 use sublet_machinery::patch::merge_patch;
 use sublet_syncer::HostServiceAllocator;
 
-struct Host(Ranges);
-struct Reserved(Reservation);
 struct Tenant(HostServiceAllocator);
 struct Asked(HostServiceAllocator, sublet_syncer::Allocation, Value);
 
 /// A host that hands out these ranges.
 pub fn on_host(clusters: &Clusters, cidrs: &[&str], node_ports: (u16, u16)) {
     let service_cidrs = cidrs.iter().map(|c| c.parse().expect("a network")).collect();
-    let ranges = Ranges::new(&AllocatorConfig { service_cidrs, node_ports, seed: 7 }).expect("ranges");
-    clusters.host_server().set_service_allocator(Arc::new(Host(ranges)));
+    let ranges = allocator::ServiceAllocator::new(&AllocatorConfig { service_cidrs, node_ports, seed: 7 }).expect("ranges");
+    clusters.host_server().set_service_allocator(Arc::new(ranges));
 }
 
 /// A tenant whose numbers are the host's.
 pub fn in_tenant(clusters: &Clusters, running: &Running) {
     clusters.tenant_server().set_service_allocator(Arc::new(Tenant(running.syncer.service_allocator())));
-}
-
-#[async_trait]
-impl ServiceAllocator for Host {
-    fn is_early(&self) -> bool {
-        true
-    }
-
-    async fn allocate(&self, new: &mut Value, old: Option<&Value>, _: bool) -> Result<Box<dyn Allocation>, ApiError> {
-        Ok(Box::new(Reserved(self.0.allocate(new, old)?)))
-    }
-
-    async fn release(&self, service: &Value) {
-        self.0.release(service);
-    }
-}
-
-#[async_trait]
-impl Allocation for Reserved {
-    async fn commit(self: Box<Self>) {
-        self.0.commit();
-    }
-    async fn rollback(self: Box<Self>) {}
 }
 
 #[async_trait]
