@@ -129,17 +129,6 @@ async fn types_change_both_ways() {
     running.stop().await;
 }
 
-/// While an earlier change is on its way to the host, the next one may be refused; who tries again has it.
-async fn change_in_the_end(clusters: &Clusters, name: &str, spec: Value) -> Value {
-    for _ in 0..50 {
-        if let Ok(changed) = change(clusters, name, spec.clone()).await {
-            return changed;
-        }
-        tokio::time::sleep(std::time::Duration::from_millis(100)).await;
-    }
-    change(clusters, name, spec).await.expect("changed")
-}
-
 /// The host chose a port for health checks that nobody told the tenant, and refused every write after that. [vcluster 240]
 #[tokio::test(flavor = "multi_thread")]
 async fn the_port_of_health_checks_is_the_hosts() {
@@ -150,10 +139,10 @@ async fn the_port_of_health_checks_is_the_hosts() {
     agreed(&clusters, "web").await;
     change(&clusters, "web", json!({"sessionAffinity": "ClientIP"})).await.expect("another change");
     agreed(&clusters, "web").await;
-    let spread = change_in_the_end(&clusters, "web", json!({"externalTrafficPolicy": "Cluster"})).await;
+    let spread = change(&clusters, "web", json!({"externalTrafficPolicy": "Cluster"})).await.expect("changed");
     assert!(spread["spec"]["healthCheckNodePort"].is_null(), "{spread}");
     agreed(&clusters, "web").await;
-    let local = change_in_the_end(&clusters, "web", json!({"externalTrafficPolicy": "Local"})).await;
+    let local = change(&clusters, "web", json!({"externalTrafficPolicy": "Local"})).await.expect("changed");
     assert!(local["spec"]["healthCheckNodePort"].is_i64());
     agreed(&clusters, "web").await;
     running.stop().await;

@@ -111,20 +111,38 @@ impl HostServiceAllocator {
         if !needs_host(service, old) {
             return Ok(Allocation::default());
         }
-        let host_key = self.host_key(&key);
-        let live = self.inner.writer.client().get_opt(&SERVICE.gvr(), &host_key.namespace, &host_key.name).await;
-        let live = live.map_err(|e| self.told(&key, e.into()))?;
-        let Some(live) = live.filter(|l| l.annotation(marks::UID) == Some(old.uid())) else {
-            // Not there (an ExternalName has no copy to allocate for, or it is on its way): as a create.
-            return self.allocate_create(service, dry_run).await;
-        };
+        let mut tries = 0;
+        loop {
+            match self.update(&key, service, old, &desired, dry_run).await {
+                // The engine wrote an earlier change at the same time.
+                Err(WriteError::Changed(_)) if tries < STALE_TRIES_MAX => tries += 1,
+                Err(error) => return Err(self.told(&key, error)),
+                Ok(Some(allocation)) => return Ok(allocation),
+                // Not there (an ExternalName has no copy to allocate for, or it is on its way): as a create.
+                Ok(None) => return self.allocate_create(service, dry_run).await,
+            }
+            tokio::time::sleep(STALE_PAUSE).await;
+        }
+    }
+
+    /// Changes the copy on the host; `None` when there is none.
+    async fn update(
+        &self,
+        key: &TenantKey,
+        service: &Value,
+        old: &Value,
+        desired: &Value,
+        dry_run: bool,
+    ) -> Result<Option<Allocation>, WriteError> {
+        let host_key = self.host_key(key);
+        let live = self.inner.writer.client().get_opt(&SERVICE.gvr(), &host_key.namespace, &host_key.name).await?;
+        let Some(live) = live.filter(|l| l.annotation(marks::UID) == Some(old.uid())) else { return Ok(None) };
         let written = match dry_run {
-            true => self.inner.writer.apply_dry_run(&SERVICE, &desired, live.uid()).await,
-            false => self.inner.writer.apply(&SERVICE, &desired, live.uid(), true).await,
-        };
-        let written = written.map_err(|e| self.told(&key, e))?;
+            true => self.inner.writer.apply_dry_run(&SERVICE, desired, live.uid()).await,
+            false => self.inner.writer.apply(&SERVICE, desired, live.uid(), true).await,
+        }?;
         let undo = (!dry_run).then(|| Undo::Restore { old: old.clone() });
-        Ok(Allocation { spec: allocated_fields(service, &written), undo })
+        Ok(Some(Allocation { spec: allocated_fields(service, &written), undo }))
     }
 
     /// The tenant's write was committed.

@@ -227,6 +227,11 @@ fn down(observed: &Observed<'_>, tenant: &Value, host: &Value) -> Result<Vec<Act
     let owns_all = ownership::unowned(host, &ours).iter().all(|field| observed.dropped.contains(field));
     if !unchanged || !owns_all || !manifest::has_allocated(kind.fields, &desired, host) {
         let adopt = ownership::needs_adoption(host, kind.id == KindId::Pod);
+        let mut desired = desired;
+        if kind.id == KindId::Service {
+            // The allocator writes them as well: what was planned before it did is planned again.
+            desired.metadata_mut().insert("resourceVersion".into(), host["metadata"]["resourceVersion"].clone());
+        }
         actions.push(Action::ApplyHost { desired, uid, adopt });
     }
     Ok(actions)

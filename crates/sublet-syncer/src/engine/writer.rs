@@ -98,11 +98,10 @@ impl HostWriter {
             return Err(WriteError::Guard("the object is another one by now"));
         }
         let Some(managed_fields) = ownership::adopt_created_fields(&live, kind.kind == "Pod") else { return Ok(()) };
-        let patch = json!([
-            {"op": "test", "path": "/metadata/resourceVersion", "value": live.resource_version()},
-            {"op": "replace", "path": "/metadata/managedFields", "value": managed_fields},
-        ]);
-        self.client.patch(&kind.gvr(), &key.namespace, &key.name, "", &Patch::Json(patch), &PatchOptions::default()).await?;
+        // Who wrote since it was read makes this a conflict.
+        let metadata = json!({"resourceVersion": live.resource_version(), "managedFields": managed_fields});
+        let patch = Patch::Merge(json!({"metadata": metadata}));
+        self.client.patch(&kind.gvr(), &key.namespace, &key.name, "", &patch, &PatchOptions::default()).await?;
         Ok(())
     }
 
