@@ -11,7 +11,7 @@ use std::time::Duration;
 use sublet::compose::host::{EmbeddedHost, EmbeddedHostSpec, Operator};
 use sublet::compose::name_server::host_resolver;
 use sublet::compose::packed::PackedConfig;
-use sublet::compose::streams::HostApi;
+use sublet::compose::streams::Remote;
 use sublet::compose::tenant_reach;
 use sublet_e2e::{Cluster, eventually};
 use sublet_host::HostConfig;
@@ -53,7 +53,7 @@ async fn bench(arguments: Arguments) -> Result<()> {
     .await?;
     let cluster = Cluster::from_text(&kubeconfig(&host)).await?;
     let file = kube::config::Kubeconfig::from_yaml(&kubeconfig(&host))?;
-    let streams = HostApi::new(&kube::Config::from_custom_kubeconfig(file, &Default::default()).await?)?;
+    let streams = Remote::of_host(&kube::Config::from_custom_kubeconfig(file, &Default::default()).await?)?;
     let start = || async {
         let config = PackedConfig {
             dir: dir.path().join("tenants"),

@@ -2,13 +2,14 @@
 
 use crate::compose::api_server::{ApiServer, ApiServerSpec, url};
 use crate::compose::controllers;
+use crate::compose::streams::{KubeletClient, KubeletStreams};
 use crate::compose::tenant::listener;
 use anyhow::{Context as _, Result, bail};
 use clap::{Args, ValueEnum};
 use ipnet::IpNet;
 use jiff::Timestamp;
 use std::collections::BTreeSet;
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::Arc;
@@ -35,6 +36,9 @@ pub struct Arguments {
     /// The address to serve HTTPS on; port 0 takes a free one
     #[arg(long, default_value = "127.0.0.1:0", value_name = "ADDRESS")]
     listen: SocketAddr,
+    /// The address that members of the cluster are told, where it listens on all or on loopback
+    #[arg(long, value_name = "IP")]
+    advertise_address: Option<IpAddr>,
     /// What keeps the objects
     #[arg(long, value_enum, default_value = "embedded")]
     store: Store,
@@ -44,6 +48,15 @@ pub struct Arguments {
     /// Accept client certificates of these authorities as well
     #[arg(long, value_name = "FILE")]
     client_ca_file: Option<PathBuf>,
+    /// The certificate that kubelets know this server by, for `kubectl logs`, `exec` and the like
+    #[arg(long, value_name = "FILE", requires = "kubelet_client_key")]
+    kubelet_client_certificate: Option<PathBuf>,
+    /// Its key
+    #[arg(long, value_name = "FILE", requires = "kubelet_client_certificate")]
+    kubelet_client_key: Option<PathBuf>,
+    /// Accept only kubelets with a certificate of these authorities
+    #[arg(long, value_name = "FILE", requires = "kubelet_client_certificate")]
+    kubelet_certificate_authority: Option<PathBuf>,
     /// Modes of authorization, in order
     #[arg(long, value_delimiter = ',', default_value = "RBAC", value_name = "MODES")]
     authorization_mode: Vec<Mode>,
@@ -86,7 +99,7 @@ pub async fn run(arguments: Arguments) -> Result<ExitCode> {
         _ => TcpListener::bind(arguments.listen).await.with_context(|| format!("cannot listen on {}", arguments.listen))?,
     };
     let address = listener.local_addr()?;
-    let pki = Pki::open(&dir.join("pki"), &pki_config("sublet", address), Timestamp::now())?;
+    let pki = Pki::open(&dir.join("pki"), &pki_config("sublet", address, arguments.advertise_address), Timestamp::now())?;
     let root_ca_pem = pki.authority.certificate_pem().to_string();
     let kubeconfig = write_kubeconfig(dir, "admin.kubeconfig", "sublet", address, &pki)?;
     let api = ApiServer::start(ApiServerSpec {
@@ -94,7 +107,7 @@ pub async fn run(arguments: Arguments) -> Result<ExitCode> {
         pki,
         backend,
         listener,
-        reached_at: None,
+        reached_at: arguments.advertise_address.map(|ip| ip.to_string()),
         reached_port: None,
         service_cidrs: arguments.service_cluster_ip_range,
         service_ip: None,
@@ -102,13 +115,23 @@ pub async fn run(arguments: Arguments) -> Result<ExitCode> {
         authorization: arguments.authorization_mode,
         static_tokens: arguments.token_auth_file.as_deref().map(static_tokens).transpose()?,
         client_authorities_pem: match &arguments.client_ca_file {
-            Some(path) => std::fs::read_to_string(path).with_context(|| format!("--client-ca-file: cannot read {}", path.display()))?,
+            Some(path) => read("--client-ca-file", path)?,
             None => String::new(),
         },
+        enabled_plugins: arguments.enable_admission_plugins,
         disabled_plugins: arguments.disable_admission_plugins,
         least_pod_security: PodSecurityLevel::Privileged,
     })
     .await?;
+    if let (Some(certificate), Some(key)) = (&arguments.kubelet_client_certificate, &arguments.kubelet_client_key) {
+        let authorities = arguments.kubelet_certificate_authority.as_deref();
+        let client = KubeletClient {
+            certificate_pem: read("--kubelet-client-certificate", certificate)?,
+            key_pem: read("--kubelet-client-key", key)?,
+            authorities_pem: authorities.map(|path| read("--kubelet-certificate-authority", path)).transpose()?,
+        };
+        api.server.set_connector(Arc::new(KubeletStreams::new(api.server.clone(), &client)?));
+    }
     let cancel = CancellationToken::new();
     let controllers = without.map(|without| {
         controllers::start(
@@ -126,6 +149,10 @@ pub async fn run(arguments: Arguments) -> Result<ExitCode> {
     }
     api.stop().await;
     Ok(ExitCode::SUCCESS)
+}
+
+fn read(flag: &str, path: &Path) -> Result<String> {
+    std::fs::read_to_string(path).with_context(|| format!("{flag}: cannot read {}", path.display()))
 }
 
 /// The names to leave out; `None` runs no controllers at all.
@@ -146,7 +173,6 @@ fn left_out(controllers: &[String]) -> Result<Option<BTreeSet<String>>> {
     Ok((without != all).then_some(without))
 }
 
-/// Every plugin is on unless it is turned off, so that turning one on only needs it to exist.
 fn check_plugins(flag: &str, names: &[String]) -> Result<()> {
     match names.iter().find(|n| !ORDER.contains(&n.as_str())) {
         Some(unknown) => bail!("{flag}: there is no admission plugin `{unknown}`; there are {}", ORDER.join(", ")),
@@ -155,8 +181,8 @@ fn check_plugins(flag: &str, names: &[String]) -> Result<()> {
 }
 
 fn static_tokens(path: &Path) -> Result<StaticTokens> {
-    let text = std::fs::read_to_string(path).with_context(|| format!("--token-auth-file: cannot read {}", path.display()))?;
-    StaticTokens::parse(&text, vec![ISSUER.into()]).with_context(|| format!("--token-auth-file: {}", path.display()))
+    StaticTokens::parse(&read("--token-auth-file", path)?, vec![ISSUER.into()])
+        .with_context(|| format!("--token-auth-file: {}", path.display()))
 }
 
 fn port_range(text: &str) -> Result<(u16, u16)> {
@@ -167,12 +193,14 @@ fn port_range(text: &str) -> Result<(u16, u16)> {
     }
 }
 
-pub fn pki_config(cluster: &str, address: SocketAddr) -> PkiConfig {
+/// Names in the serving certificate: the usual ones, the address listened on, and the one that is `told`.
+pub fn pki_config(cluster: &str, address: SocketAddr, told: Option<IpAddr>) -> PkiConfig {
     let mut names: Vec<String> = USUAL_NAMES.map(String::from).to_vec();
     names.push("10.96.0.1".into());
     if !address.ip().is_unspecified() && !address.ip().is_loopback() {
         names.push(address.ip().to_string());
     }
+    names.extend(told.map(|ip| ip.to_string()));
     PkiConfig { cluster: cluster.into(), names }
 }
 

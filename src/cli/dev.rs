@@ -5,7 +5,7 @@ use super::host::{client, config};
 use crate::compose::host::{EmbeddedHost, EmbeddedHostSpec, Operator};
 use crate::compose::name_server::host_resolver;
 use crate::compose::packed::PackedConfig;
-use crate::compose::streams::HostApi;
+use crate::compose::streams::Remote;
 use crate::compose::tenant_reach;
 use anyhow::{Context as _, Result};
 use clap::Args;
@@ -99,7 +99,7 @@ impl Dev {
 /// The operator with its tenants under `dir`; `simulated`: on a host whose pods run nothing.
 pub async fn start_operator(
     host: Client,
-    streams: HostApi,
+    streams: Remote,
     dir: &Path,
     listen: IpAddr,
     pods_reach: Option<&str>,
@@ -121,8 +121,8 @@ pub async fn start_operator(
 }
 
 /// Over the network: a client within the process cannot upgrade.
-async fn streams(kubeconfig: &Path) -> Result<HostApi> {
-    HostApi::new(&config(Some(kubeconfig), None).await?)
+async fn streams(kubeconfig: &Path) -> Result<Remote> {
+    Remote::of_host(&config(Some(kubeconfig), None).await?)
 }
 
 pub async fn run(arguments: Arguments) -> Result<ExitCode> {

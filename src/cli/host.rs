@@ -1,6 +1,6 @@
 //! Which host cluster a command talks to.
 
-use crate::compose::streams::HostApi;
+use crate::compose::streams::Remote;
 use anyhow::{Context as _, Result};
 use clap::Args;
 use std::path::{Path, PathBuf};
@@ -22,8 +22,8 @@ impl HostArguments {
     }
 
     /// The same host for streams.
-    pub async fn streams(&self) -> Result<HostApi> {
-        HostApi::new(&config(self.kubeconfig.as_deref(), self.context.as_deref()).await?)
+    pub async fn streams(&self) -> Result<Remote> {
+        Remote::of_host(&config(self.kubeconfig.as_deref(), self.context.as_deref()).await?)
     }
 
     /// As [`Self::client`]; without flags, and in a pod, the cluster around it.
@@ -41,9 +41,9 @@ impl HostArguments {
     }
 
     /// The host of [`Self::client_or_in_cluster`] for streams.
-    pub async fn streams_or_in_cluster(&self) -> Result<HostApi> {
+    pub async fn streams_or_in_cluster(&self) -> Result<Remote> {
         match kube::Config::incluster() {
-            Ok(config) if self.kubeconfig.is_none() && self.context.is_none() => HostApi::new(&config),
+            Ok(config) if self.kubeconfig.is_none() && self.context.is_none() => Remote::of_host(&config),
             _ => self.streams().await,
         }
     }

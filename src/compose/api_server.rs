@@ -41,6 +41,7 @@ pub struct ApiServerSpec {
     pub static_tokens: Option<StaticTokens>,
     /// Authorities beside the server's own whose clients are accepted, in PEM.
     pub client_authorities_pem: String,
+    pub enabled_plugins: Vec<String>,
     pub disabled_plugins: Vec<String>,
     /// What pods hold to whatever their namespaces say.
     pub least_pod_security: PodSecurityLevel,
@@ -69,7 +70,7 @@ impl ApiServer {
         let url = url(&host, port);
         // Endpoints hold addresses; who is told a name resolves it for themselves.
         let advertised = host.parse().unwrap_or(IpAddr::from([127, 0, 0, 1]));
-        let (disabled, least_pod_security) = (spec.disabled_plugins, spec.least_pod_security);
+        let (enabled, disabled, least_pod_security) = (spec.enabled_plugins, spec.disabled_plugins, spec.least_pod_security);
         let config = Config {
             backend: spec.backend.clone(),
             security: SecurityConfig {
@@ -80,7 +81,7 @@ impl ApiServer {
             },
             plugins: Box::new(move |signer_permission| {
                 let signer_permission = Some(signer_permission);
-                admission::default_plugins(&admission::Config { disabled, least_pod_security, signer_permission })
+                admission::default_plugins(&admission::Config { enabled, disabled, least_pod_security, signer_permission })
             }),
             bootstrap: BootstrapConfig {
                 service_cidrs: spec.service_cidrs.iter().map(ToString::to_string).collect(),

@@ -61,6 +61,7 @@ impl EmbeddedHost {
             authorization: vec![Mode::Rbac],
             static_tokens: None,
             client_authorities_pem: String::new(),
+            enabled_plugins: Vec::new(),
             disabled_plugins: Vec::new(),
             least_pod_security: PodSecurityLevel::Privileged,
         })

@@ -2,7 +2,7 @@
 
 use super::external::{self, External};
 use super::front::{self, Bound};
-use super::streams::HostApi;
+use super::streams::Remote;
 use super::tenant::{ControlPlane, Place, PodReach, remove_copies};
 use super::transfer::{self, Offer};
 use super::usage::HostUsage;
@@ -34,7 +34,7 @@ pub struct PackedConfig {
     pub service_cidr: IpNet,
     pub pods_reach: PodReach,
     /// The host over the network, for streams: a client within the process cannot upgrade.
-    pub streams: HostApi,
+    pub streams: Remote,
     /// The host's own name servers and search domains.
     pub resolver: ResolverConfig,
     /// Whether pods can reach the tenants' name servers.

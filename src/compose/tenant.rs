@@ -5,7 +5,7 @@ use super::api_server::{ApiServer, ApiServerSpec};
 use super::controllers;
 use super::front::{self, Bound};
 use super::name_server;
-use super::streams::{Copies, HostApi, HostStreams};
+use super::streams::{Copies, HostStreams, Remote};
 use super::usage::{HostUsage, TenantUsage};
 use anyhow::{Context as _, Result};
 use ipnet::IpNet;
@@ -97,7 +97,7 @@ pub struct Place {
     /// How pods on the host reach this process.
     pub pods_reach: PodReach,
     /// The host's API for streams.
-    pub streams: HostApi,
+    pub streams: Remote,
     /// What the host knows of what pods use.
     pub usage: Arc<HostUsage>,
     /// What pods are told of the host's names; `None`: pods cannot reach the tenant's name server.
@@ -139,6 +139,7 @@ impl ControlPlane {
             authorization: vec![Mode::Rbac],
             static_tokens: None,
             client_authorities_pem: String::new(),
+            enabled_plugins: Vec::new(),
             disabled_plugins: Vec::new(),
             least_pod_security: match tenant.pod_security {
                 PodSecurity::Privileged => PodSecurityLevel::Privileged,

@@ -1,7 +1,7 @@
 //! A tenant's API server before a host that writes down what it is asked for.
 
 use super::api_server::{ApiServer, ApiServerSpec};
-use super::streams::{Copies, HostApi, HostStreams};
+use super::streams::{Copies, HostStreams, Remote};
 use super::usage::{HostUsage, TenantUsage};
 use bytes::Bytes;
 use http::{HeaderMap, HeaderValue, Method, Request, Response, StatusCode};
@@ -154,6 +154,7 @@ impl World {
             authorization: vec![Mode::Rbac],
             static_tokens: None,
             client_authorities_pem: String::new(),
+            enabled_plugins: Vec::new(),
             disabled_plugins: Vec::new(),
             least_pod_security: PodSecurityLevel::Privileged,
         })
@@ -163,7 +164,7 @@ impl World {
         let copies = Copies::new(names("alpha-uid"), HostCache::new(client.clone(), HostScope::Cluster));
         let usage = TenantUsage::new(Arc::new(HostUsage::new(client)), copies.clone(), HOST_NAMESPACE, "alpha-uid");
         api.server.set_usage_source(Arc::new(usage));
-        api.server.set_connector(Arc::new(HostStreams::new(HostApi::new(&host.config).unwrap(), copies)));
+        api.server.set_connector(Arc::new(HostStreams::new(Remote::of_host(&host.config).unwrap(), copies)));
         let world = Self { api, host, copy: copy("alpha-uid", "web", "").name().into() };
         world.fill().await;
         let uid = |name: &str| world.api.server.get("pods", "prod", name).unwrap().uid().to_string();

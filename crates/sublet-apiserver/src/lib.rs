@@ -15,7 +15,7 @@ pub mod facts;
 pub mod hooks;
 pub mod http;
 pub mod openapi;
-mod outgoing;
+pub mod outgoing;
 mod packed;
 pub mod protobuf;
 pub mod reader;

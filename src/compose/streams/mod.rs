@@ -5,28 +5,32 @@
 //! are no targets. After an upgrade bytes pass as they are, so WebSocket and SPDY are the affair of both ends.
 
 mod copies;
-mod host_api;
+mod kubelets;
 mod links;
+mod pages;
 mod relay;
+mod remote;
 
 pub use copies::{Copies, Copy};
-pub use host_api::HostApi;
+pub use kubelets::{KubeletClient, KubeletStreams};
+pub use remote::Remote;
 
 use async_trait::async_trait;
 use bytes::Bytes;
 use futures::StreamExt as _;
-use http::header::{ACCEPT, AUTHORIZATION, CONNECTION, CONTENT_TYPE, COOKIE, HOST, UPGRADE};
-use http::{HeaderMap, HeaderName, Request, Response, StatusCode};
+use http::header::CONTENT_TYPE;
+use http::{Request, Response, StatusCode};
 use http_body::Body as _;
 use http_body_util::{BodyExt, Limited};
 use hyper::body::Incoming;
 use links::{Links, Rewrite};
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
 use relay::Relays;
+use remote::{Failed, Sent, answer, answered_headers};
 use std::sync::Arc;
 use sublet_apiserver::hooks::{ConnectTarget, Connector, Proxied};
 use sublet_apiserver::http::body::{BoxError, RequestBody};
-use sublet_apiserver::http::{Body, HttpResponse, RequestInfo, is_upgrade};
+use sublet_apiserver::http::{Body, HttpResponse, RequestInfo};
 use sublet_machinery::ApiError;
 use tokio::sync::OwnedSemaphorePermit;
 
@@ -54,49 +58,20 @@ const PORT: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-');
 
 /// Forwards to the host's API under the name that the pod has there.
 pub struct HostStreams {
-    host: HostApi,
+    remote: Remote,
     copies: Copies,
     relays: Arc<Relays>,
 }
 
 impl HostStreams {
-    pub fn new(host: HostApi, copies: Copies) -> Self {
-        Self { host, copies, relays: Arc::new(Relays::default()) }
+    pub fn new(remote: Remote, copies: Copies) -> Self {
+        Self { remote, copies, relays: Arc::new(Relays::default()) }
     }
 
     /// Ends all streams and waits for their end.
     pub async fn stop(&self) {
         self.relays.stop().await;
     }
-
-    async fn send(&self, path: &str, proxied: bool, request: Request<RequestBody>) -> Result<Sent, ApiError> {
-        let permit = self.relays.permit()?;
-        let (mut parts, body) = request.into_parts();
-        let upgrades = is_upgrade(&parts.headers);
-        let client_side = parts.extensions.remove::<hyper::upgrade::OnUpgrade>();
-        let mut builder = Request::builder().method(parts.method).uri(path);
-        if let Some(headers) = builder.headers_mut() {
-            *headers = forwarded_headers(&parts.headers, upgrades, proxied);
-        }
-        let outgoing = builder.body(body).map_err(|e| ApiError::bad_request(e.to_string()))?;
-        let response = self.host.send(outgoing).await.map_err(|error| {
-            tracing::warn!(%error, "the host did not answer a stream request");
-            ApiError::unavailable("the host cluster did not answer; try again")
-        })?;
-        if response.status() != StatusCode::SWITCHING_PROTOCOLS {
-            return Ok(Sent::Answer(response, permit));
-        }
-        let Some(client_side) = client_side else {
-            return Err(ApiError::bad_request("this connection cannot be upgraded; use HTTP/1.1"));
-        };
-        Ok(Sent::Upgraded(self.relays.start(client_side, response, permit)))
-    }
-}
-
-/// What became of a request to the host.
-enum Sent {
-    Upgraded(HttpResponse),
-    Answer(Response<Incoming>, OwnedSemaphorePermit),
 }
 
 #[async_trait]
@@ -113,7 +88,7 @@ impl Connector for HostStreams {
                 let links = links_of(&copy, proxied, info);
                 let query = request.uri().query().map(|q| format!("?{q}")).unwrap_or_default();
                 let path = format!("{}{}{query}", links.host, utf8_percent_encode(&proxied.path, PATH));
-                match self.send(&path, true, request).await? {
+                match self.remote.forward(&self.relays, &path, true, request).await.map_err(unreached)? {
                     Sent::Upgraded(response) => Ok(response),
                     Sent::Answer(response, permit) => proxied_answer(response, permit, &copy, &links).await,
                 }
@@ -125,11 +100,21 @@ impl Connector for HostStreams {
                 if !query.is_empty() {
                     path = format!("{path}?{query}");
                 }
-                match self.send(&path, false, request).await? {
+                match self.remote.forward(&self.relays, &path, false, request).await.map_err(unreached)? {
                     Sent::Upgraded(response) => Ok(response),
                     Sent::Answer(response, permit) => answer_or_refusal(response, permit, &copy).await,
                 }
             }
+        }
+    }
+}
+
+fn unreached(failed: Failed) -> ApiError {
+    match failed {
+        Failed::Refused(error) => error,
+        Failed::Unreached(error) => {
+            tracing::warn!(%error, "the host did not answer a stream request");
+            ApiError::unavailable("the host cluster did not answer; try again")
         }
     }
 }
@@ -193,25 +178,6 @@ fn is_refusal(status: StatusCode) -> bool {
     status.is_client_error() || status.is_server_error()
 }
 
-/// The host's answer as this server's.
-fn answer(response: Response<Incoming>, permit: OwnedSemaphorePermit, rewrite: Option<Rewrite>) -> HttpResponse {
-    let (parts, body) = response.into_parts();
-    let length = body.size_hint().exact();
-    let stream = body.into_data_stream().map(|chunk| chunk.map_err(BoxError::from));
-    let body = match rewrite {
-        Some(rewrite) => Body::stream(rewritten(stream, rewrite, permit)),
-        None if length == Some(0) => Body::empty(),
-        None => Body::stream(stream.inspect(move |_| {
-            // Counted until the last of it was read.
-            let _ = &permit;
-        })),
-    };
-    let mut answer = Response::new(body);
-    *answer.status_mut() = parts.status;
-    *answer.headers_mut() = answered_headers(&parts.headers);
-    answer
-}
-
 fn rewritten(
     stream: impl futures::Stream<Item = Result<Bytes, BoxError>> + Send + 'static,
     rewrite: Rewrite,
@@ -232,35 +198,6 @@ fn rewritten(
             None => Some((rewrite.end().map_err(BoxError::from), (pieces, None, permit))),
         }
     })
-}
-
-/// Headers that the host may see: nothing of the tenant's credentials or connection, and nothing by which its API
-/// would take us for somebody else.
-fn forwarded_headers(headers: &HeaderMap, upgrades: bool, proxied: bool) -> HeaderMap {
-    let mut kept = HeaderMap::new();
-    for (name, value) in headers {
-        let text = name.as_str();
-        let hop = name == CONNECTION || name == UPGRADE;
-        let identity = name == AUTHORIZATION || text.starts_with("impersonate-") || text.starts_with("x-remote-");
-        // Cookies are between a program and its user.
-        let private = identity || name == HOST || (name == COOKIE && !proxied);
-        if private || (hop && !upgrades) || is_hop_by_hop(name) {
-            continue;
-        }
-        kept.append(name.clone(), value.clone());
-    }
-    if !kept.contains_key(ACCEPT) && !proxied {
-        kept.insert(ACCEPT, http::HeaderValue::from_static("*/*"));
-    }
-    kept
-}
-
-fn answered_headers(headers: &HeaderMap) -> HeaderMap {
-    headers.iter().filter(|(n, _)| !is_hop_by_hop(n) && *n != CONNECTION).map(|(n, v)| (n.clone(), v.clone())).collect()
-}
-
-fn is_hop_by_hop(name: &HeaderName) -> bool {
-    matches!(name.as_str(), "keep-alive" | "proxy-authenticate" | "proxy-authorization" | "te" | "trailer" | "transfer-encoding")
 }
 
 #[cfg(test)]

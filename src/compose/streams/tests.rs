@@ -1,6 +1,6 @@
 //! Whatever a client sends, the host hears of the tenant's own pods alone.
 
-use super::forwarded_headers;
+use super::remote::forwarded_headers;
 use crate::compose::testing::{Asked, World, copy, json_answer};
 use bytes::Bytes;
 use http::header::LOCATION;

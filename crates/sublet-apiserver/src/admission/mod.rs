@@ -6,6 +6,7 @@ mod ingress_class;
 mod limit_ranger;
 mod matching;
 mod namespace_lifecycle;
+mod node_restriction;
 mod plugins;
 mod pod_resize;
 mod pod_security;

@@ -6,6 +6,7 @@ use super::certificates::{
 use super::ingress_class::DefaultIngressClass;
 use super::limit_ranger::LimitRanger;
 use super::namespace_lifecycle::NamespaceLifecycle;
+use super::node_restriction::NodeRestriction;
 use super::pod_resize::PodResizeValidator;
 use super::pod_security::{PodSecurity, PodSecurityLevel};
 use super::policy::{MutatingAdmissionPolicy, ValidatingAdmissionPolicy};
@@ -28,6 +29,7 @@ pub const ORDER: &[&str] = &[
     "NamespaceLifecycle",
     "LimitRanger",
     "ServiceAccount",
+    "NodeRestriction",
     "TaintNodesByCondition",
     "PodSecurity",
     "Priority",
@@ -50,12 +52,17 @@ pub const ORDER: &[&str] = &[
     "ResourceQuota",
 ];
 
+/// Of these the ones that are off unless they are turned on.
+const OFF: &[&str] = &["NodeRestriction"];
+
 /// May the user `verb` (`approve`, `sign`, `attest`) the signer named so?
 pub type SignerPermission = Arc<dyn Fn(&UserInfo, &str, &str) -> bool + Send + Sync>;
 
 /// What the plugins can be told.
 #[derive(Clone, Default)]
 pub struct Config {
+    /// Names as in `--enable-admission-plugins`.
+    pub enabled: Vec<String>,
     /// Names as in `--disable-admission-plugins`.
     pub disabled: Vec<String>,
     /// What pods must hold to whatever the labels of their namespace say.
@@ -66,11 +73,11 @@ pub struct Config {
 
 impl fmt::Debug for Config {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Config").field("disabled", &self.disabled).finish_non_exhaustive()
+        f.debug_struct("Config").field("enabled", &self.enabled).field("disabled", &self.disabled).finish_non_exhaustive()
     }
 }
 
-/// The plugins that are on by default and not disabled, in upstream's order.
+/// The plugins that are on by default or enabled, and not disabled, in upstream's order.
 pub fn default_plugins(config: &Config) -> Vec<Box<dyn Plugin>> {
     let permission = config.signer_permission.clone().unwrap_or_else(|| {
         Arc::new(|user: &UserInfo, _: &str, _: &str| user.groups.iter().any(|g| g == "system:masters")) as SignerPermission
@@ -80,6 +87,7 @@ pub fn default_plugins(config: &Config) -> Vec<Box<dyn Plugin>> {
         Box::new(NamespaceLifecycle),
         Box::new(LimitRanger),
         Box::new(ServiceAccount),
+        Box::new(NodeRestriction),
         Box::new(TaintNodesByCondition),
         Box::new(PodSecurity { least: config.least_pod_security }),
         Box::new(Priority),
@@ -101,7 +109,9 @@ pub fn default_plugins(config: &Config) -> Vec<Box<dyn Plugin>> {
         Box::new(ValidatingAdmissionWebhook::new()),
         Box::new(ResourceQuota::default()),
     ];
-    all.into_iter().filter(|plugin| !config.disabled.iter().any(|name| name == plugin.name())).collect()
+    let named = |names: &[String], plugin: &dyn Plugin| names.iter().any(|name| name == plugin.name());
+    let is_on = |plugin: &dyn Plugin| !OFF.contains(&plugin.name()) || named(&config.enabled, plugin);
+    all.into_iter().filter(|plugin| is_on(&**plugin) && !named(&config.disabled, &**plugin)).collect()
 }
 
 #[cfg(test)]
@@ -117,5 +127,7 @@ mod tests {
         assert!(places.is_sorted(), "{all:?}");
         let some = names(&Config { disabled: vec!["ServiceAccount".into()], ..Config::default() });
         assert!(!some.contains(&"ServiceAccount"));
+        let more = names(&Config { enabled: vec!["NodeRestriction".into()], ..Config::default() });
+        assert_eq!((all.contains(&"NodeRestriction"), more.contains(&"NodeRestriction")), (false, true));
     }
 }

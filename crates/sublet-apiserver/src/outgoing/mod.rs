@@ -9,6 +9,7 @@ mod pool;
 mod resolve;
 mod tls;
 
+pub use tls::client_tls;
 pub(crate) use tls::{Identity, Trust};
 
 use crate::reader::Reader;

@@ -69,7 +69,9 @@ impl Configs {
         if let Some(found) = made.get(&key) {
             return Ok(found.clone());
         }
-        let config = Arc::new(build(trust, identity.map(|i| &**i))?);
+        let mut config = build(trust, identity.map(|i| &**i))?;
+        config.alpn_protocols = vec![b"http/1.1".to_vec()];
+        let config = Arc::new(config);
         if made.len() >= CONFIGS_MAX {
             made.clear();
         }
@@ -86,16 +88,21 @@ fn build(trust: &Trust, identity: Option<&Identity>) -> Result<ClientConfig, Str
         Trust::System => builder.with_root_certificates(system_roots()),
         Trust::Bundle(pem) => builder.dangerous().with_custom_certificate_verifier(Arc::new(Anchored::new(pem, provider)?)),
     };
-    let mut config = match identity {
+    Ok(match identity {
         None => builder.with_no_client_auth(),
         Some(identity) => {
             let chain: Result<Vec<_>, _> = CertificateDer::pem_slice_iter(identity.certificate_pem.as_bytes()).collect();
             let key = PrivateKeyDer::from_pem_slice(identity.key_pem.as_bytes()).map_err(|e| e.to_string())?;
             builder.with_client_auth_cert(chain.map_err(|e| e.to_string())?, key).map_err(|e| e.to_string())?
         }
-    };
-    config.alpn_protocols = vec![b"http/1.1".to_vec()];
-    Ok(config)
+    })
+}
+
+/// TLS as a client, without protocols: `authorities_pem` are believed, or without any, everybody; shows `identity`, a certificate and its key.
+pub fn client_tls(authorities_pem: Option<&str>, identity: Option<(&str, &str)>) -> Result<Arc<ClientConfig>, String> {
+    let trust = authorities_pem.map_or(Trust::Anybody, |pem| Trust::Bundle(pem.as_bytes().into()));
+    let identity = identity.map(|(certificate, key)| Identity::new(certificate.into(), key.into()));
+    Ok(Arc::new(build(&trust, identity.as_ref())?))
 }
 
 fn roots(pem: &[u8]) -> Option<RootCertStore> {
