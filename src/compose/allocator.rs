@@ -26,7 +26,6 @@ pub struct HostAllocator(pub HostServiceAllocator);
 struct FromHost {
     host: HostServiceAllocator,
     allocation: sublet_syncer::Allocation,
-    service: Value,
 }
 
 #[async_trait]
@@ -43,7 +42,7 @@ impl ServiceAllocator for HostAllocator {
         if !allocation.spec.is_empty() {
             merge_patch::merge(&mut new["spec"], &Value::Object(allocation.spec.clone()));
         }
-        Ok(Box::new(FromHost { host: self.0.clone(), allocation, service: new.clone() }))
+        Ok(Box::new(FromHost { host: self.0.clone(), allocation }))
     }
 
     /// The host copy goes with the tenant's Service, by the syncer.
@@ -53,7 +52,7 @@ impl ServiceAllocator for HostAllocator {
 #[async_trait]
 impl Allocation for FromHost {
     async fn commit(self: Box<Self>) {
-        self.host.committed(&self.service);
+        self.host.committed(self.allocation);
     }
 
     async fn rollback(self: Box<Self>) {

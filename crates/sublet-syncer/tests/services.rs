@@ -3,11 +3,14 @@
 mod support;
 
 use serde_json::{Value, json};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
 use sublet_machinery::ObjectExt;
 use sublet_runtime::resources::SERVICES;
-use sublet_runtime::{ClientError, DeleteOptions};
+use sublet_runtime::{ClientError, DeleteOptions, Informer, Scope};
 use support::addresses;
 use support::clusters::{Clusters, HOST_NAMESPACE, Running, until};
+use tokio_util::sync::CancellationToken;
 
 const NODE_PORTS: (u16, u16) = (31000, 31010);
 
@@ -189,5 +192,83 @@ async fn numbers_come_back_with_the_service() {
         assert_eq!((reply.str_at("/spec/clusterIP"), node_port(&reply)), (Some("10.99.0.77"), Some(31001)));
         clusters.tenant.delete(&SERVICES, "prod", "web", &DeleteOptions::default()).await.expect("deleted");
     }
+    running.stop().await;
+}
+
+/// The copy's types in the order in which the host had them, each once in a row.
+fn types_of_copies(clusters: &Clusters) -> (Arc<Mutex<Vec<String>>>, CancellationToken) {
+    let (seen, cancel) = (Arc::new(Mutex::new(Vec::<String>::new())), CancellationToken::new());
+    let (copies, memory) = (Informer::new(SERVICES, Scope { namespace: HOST_NAMESPACE.into(), ..Scope::default() }), seen.clone());
+    copies.on_change(move |change| {
+        let kind = change.object().str_at("/spec/type").unwrap_or_default().to_string();
+        let mut seen = memory.lock().expect("no holder panics");
+        if seen.last() != Some(&kind) {
+            seen.push(kind);
+        }
+    });
+    tokio::spawn(copies.run(clusters.host.clone(), cancel.clone()));
+    (seen, cancel)
+}
+
+/// Between the host's answer and the tenant's commit the engine saw a copy that differs from the tenant's
+/// object, and wrote the earlier form: the numbers of the answer were free for others until the commit.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_change_on_its_way_is_left_alone() {
+    let (clusters, running) = start().await;
+    let old = create(&clusters, "web", json!({})).await;
+    agreed(&clusters, "web").await;
+    let mut new = old.clone();
+    new["spec"]["type"] = json!("NodePort");
+    let allocator = running.syncer.service_allocator();
+    let allocation = allocator.allocate_update(&new, &old, false).await.expect("allocated");
+    let given = clusters.copy(&SERVICES, "web").await.expect("there");
+    assert_eq!(allocation.spec["ports"][0]["nodePort"].as_i64(), node_port(&given));
+    for _ in 0..20 {
+        tokio::time::sleep(Duration::from_millis(20)).await;
+        let copy = clusters.copy(&SERVICES, "web").await.expect("there");
+        assert_eq!((copy.str_at("/spec/type"), node_port(&copy)), (Some("NodePort"), node_port(&given)));
+    }
+    // Given up, it goes back.
+    allocator.undo(allocation).await;
+    assert!(node_port(&agreed(&clusters, "web").await).is_none());
+    running.stop().await;
+}
+
+/// The client of a change went away, and nobody said how it ended.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_change_that_nobody_ends_is_undone() {
+    let (clusters, running) = start().await;
+    let old = create(&clusters, "web", json!({})).await;
+    agreed(&clusters, "web").await;
+    let mut new = old.clone();
+    new["spec"]["type"] = json!("NodePort");
+    drop(running.syncer.service_allocator().allocate_update(&new, &old, false).await.expect("allocated"));
+    assert!(node_port(&agreed(&clusters, "web").await).is_none());
+    running.stop().await;
+}
+
+/// Each change went to the host twice, with the earlier form in between, and the next change met it.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_copy_never_goes_back() {
+    let (clusters, running) = start().await;
+    create(&clusters, "web", json!({})).await;
+    let (seen, cancel) = types_of_copies(&clusters);
+    let wanted = ["ClusterIP", "NodePort", "LoadBalancer"];
+    for round in 1..40 {
+        let kind = wanted[round % wanted.len()];
+        change(&clusters, "web", json!({"type": kind})).await.expect(kind);
+        if round % 3 == 0 {
+            tokio::time::sleep(Duration::from_millis(30)).await;
+        }
+    }
+    agreed(&clusters, "web").await;
+    let last = || async { (seen.lock().expect("no holder panics").last().map(String::as_str) == Some(wanted[39 % 3])).then_some(()) };
+    until("the last type", last).await;
+    let seen = seen.lock().expect("no holder panics").clone();
+    let steps = seen
+        .windows(2)
+        .filter(|w| (wanted.iter().position(|k| *k == w[0]).map(|at| (at + 1) % 3)) != wanted.iter().position(|k| *k == w[1]));
+    assert_eq!(steps.count(), 0, "{seen:?}");
+    cancel.cancel();
     running.stop().await;
 }

@@ -1,6 +1,7 @@
 //! Cluster IPs and node ports of a tenant's Services come from the host, before the tenant's API
 //! server commits: the number in its reply is the one that works.
 
+use super::pending::Hold;
 use super::plan::finished;
 use super::syncer::{Inner, Syncer};
 use super::{ItemKey, WriteError};
@@ -8,16 +9,12 @@ use crate::resources::KindId;
 use crate::resources::service::{self, SERVICE};
 use crate::translate::{HostKey, TenantKey, to_tenant_text};
 use serde_json::{Map, Value, json};
-use std::collections::HashMap;
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 use std::time::Duration;
 use sublet_api::marks;
 use sublet_machinery::{ApiError, ObjectExt};
 use sublet_runtime::ClientError;
-use tokio::time::Instant;
 
-/// How long a host Service waits for its tenant Service to be committed.
-const PENDING_MAX: Duration = Duration::from_secs(30);
 /// Tries to get the copy of a deleted Service of the same name out of the way.
 const STALE_TRIES_MAX: u32 = 5;
 const STALE_PAUSE: Duration = Duration::from_millis(20);
@@ -28,45 +25,14 @@ pub struct HostServiceAllocator {
     inner: Arc<Inner>,
 }
 
-/// What the host gave, and how to give it back.
+/// What the host gave. Dropped before it is committed, it is given back by the engine.
 #[derive(Debug, Default)]
 pub struct Allocation {
     /// The fields of `spec` to be stored with the Service, as a merge patch; empty when the host had nothing to give.
     pub spec: Map<String, Value>,
-    undo: Option<Undo>,
-}
-
-#[derive(Debug)]
-enum Undo {
-    Delete { key: TenantKey, uid: String },
-    Restore { old: Value },
-}
-
-/// Keys whose host Service was made for a tenant Service that is about to be.
-#[derive(Default)]
-pub(super) struct Pending {
-    /// Guards the keys with the time of each; a key leaves when its write ends, or by time.
-    keys: Mutex<HashMap<TenantKey, Instant>>,
-}
-
-impl Pending {
-    fn add(&self, key: TenantKey) {
-        self.lock().insert(key, Instant::now());
-    }
-
-    fn remove(&self, key: &TenantKey) {
-        self.lock().remove(key);
-    }
-
-    pub(super) fn contains(&self, key: &TenantKey) -> bool {
-        let mut keys = self.lock();
-        keys.retain(|_, since| since.elapsed() < PENDING_MAX);
-        keys.contains_key(key)
-    }
-
-    fn lock(&self) -> std::sync::MutexGuard<'_, HashMap<TenantKey, Instant>> {
-        self.keys.lock().expect("no holder panics")
-    }
+    hold: Option<Hold>,
+    /// The copy that was made, by its UID.
+    made: Option<(TenantKey, String)>,
 }
 
 impl Syncer {
@@ -84,19 +50,8 @@ impl HostServiceAllocator {
             return Ok(Allocation::default());
         }
         let desired = self.desired(service)?;
-        self.inner.pending.add(key.clone());
-        let created = match self.create(&key, &desired, dry_run).await {
-            Ok(created) => created,
-            Err(error) => {
-                self.inner.pending.remove(&key);
-                return Err(error);
-            }
-        };
-        let undo = (!dry_run).then(|| Undo::Delete { key: key.clone(), uid: created.uid().into() });
-        if dry_run {
-            self.inner.pending.remove(&key);
-        }
-        Ok(Allocation { spec: allocated_fields(service, &created), undo })
+        let hold = (!dry_run).then(|| Hold::new(&self.inner, &key, None));
+        self.made(key, service, &desired, hold).await
     }
 
     /// To be called with a changed Service before the commit. Asks the host only when the change is
@@ -111,29 +66,23 @@ impl HostServiceAllocator {
         if !needs_host(service, old) {
             return Ok(Allocation::default());
         }
+        let hold = (!dry_run).then(|| Hold::new(&self.inner, &key, Some(old)));
         let mut tries = 0;
         loop {
-            match self.update(&key, service, old, &desired, dry_run).await {
-                // The engine wrote an earlier change at the same time.
+            match self.update(&key, old, &desired, dry_run).await {
+                // The engine was writing an earlier change.
                 Err(WriteError::Changed(_)) if tries < STALE_TRIES_MAX => tries += 1,
                 Err(error) => return Err(self.told(&key, error)),
-                Ok(Some(allocation)) => return Ok(allocation),
-                // Not there (an ExternalName has no copy to allocate for, or it is on its way): as a create.
-                Ok(None) => return self.allocate_create(service, dry_run).await,
+                Ok(Some(written)) => return Ok(Allocation { spec: allocated_fields(service, &written), hold, made: None }),
+                // Not there: it is on its way, or the host lost it.
+                Ok(None) => return self.made(key, service, &desired, hold).await,
             }
             tokio::time::sleep(STALE_PAUSE).await;
         }
     }
 
     /// Changes the copy on the host; `None` when there is none.
-    async fn update(
-        &self,
-        key: &TenantKey,
-        service: &Value,
-        old: &Value,
-        desired: &Value,
-        dry_run: bool,
-    ) -> Result<Option<Allocation>, WriteError> {
+    async fn update(&self, key: &TenantKey, old: &Value, desired: &Value, dry_run: bool) -> Result<Option<Value>, WriteError> {
         let host_key = self.host_key(key);
         let live = self.inner.writer.client().get_opt(&SERVICE.gvr(), &host_key.namespace, &host_key.name).await?;
         let Some(live) = live.filter(|l| l.annotation(marks::UID) == Some(old.uid())) else { return Ok(None) };
@@ -141,29 +90,34 @@ impl HostServiceAllocator {
             true => self.inner.writer.apply_dry_run(&SERVICE, desired, live.uid()).await,
             false => self.inner.writer.apply(&SERVICE, desired, live.uid(), true).await,
         }?;
-        let undo = (!dry_run).then(|| Undo::Restore { old: old.clone() });
-        Ok(Some(Allocation { spec: allocated_fields(service, &written), undo }))
+        Ok(Some(written))
     }
 
     /// The tenant's write was committed.
-    pub fn committed(&self, service: &Value) {
-        self.inner.pending.remove(&TenantKey::of(service));
+    pub fn committed(&self, allocation: Allocation) {
+        if let Some(hold) = allocation.hold {
+            hold.committed();
+        }
     }
 
-    /// The tenant's write failed: the host forgets what it gave. What cannot be undone now is undone
-    /// by the engine, which finds a copy without a tenant object.
+    /// The tenant's write failed: the host forgets what it gave. What cannot be undone now is undone by the engine,
+    /// which finds a copy that is not as the tenant's object, or without one.
     pub async fn undo(&self, allocation: Allocation) {
-        match allocation.undo {
-            None => {}
-            Some(Undo::Delete { key, uid }) => {
-                self.inner.pending.remove(&key);
-                if let Err(error) = self.inner.writer.delete(&SERVICE.gvr(), &self.host_key(&key), &uid, None).await {
-                    tracing::debug!(%key, %error, "an allocated service is left to the engine");
-                    self.inner.queue.add(ItemKey::new(KindId::Service, key));
-                }
-            }
-            Some(Undo::Restore { old }) => self.inner.queue.add(ItemKey::new(KindId::Service, TenantKey::of(&old))),
+        drop(allocation.hold);
+        if let Some((key, uid)) = allocation.made
+            && let Err(error) = self.inner.writer.delete(&SERVICE.gvr(), &self.host_key(&key), &uid, None).await
+        {
+            tracing::debug!(%key, %error, "an allocated service is left to the engine");
+            self.inner.queue.add(ItemKey::new(KindId::Service, key));
         }
+    }
+
+    /// A copy made for a write under way; for a trial without a `hold`.
+    async fn made(&self, key: TenantKey, service: &Value, desired: &Value, hold: Option<Hold>) -> Result<Allocation, ApiError> {
+        let created = self.create(&key, desired, hold.is_none()).await?;
+        let spec = allocated_fields(service, &created);
+        let made = hold.is_some().then(|| (key, created.uid().into()));
+        Ok(Allocation { spec, hold, made })
     }
 
     async fn create(&self, key: &TenantKey, desired: &Value, dry_run: bool) -> Result<Value, ApiError> {

@@ -96,6 +96,9 @@ impl Inner {
         }
         let tenant = self.view.tenant.get(kind.id, &key.key);
         let host = self.view.copy_of(kind.id, &key.key);
+        if kind.id == KindId::Service && self.pending.is_ahead_of(&key.key, tenant.as_deref()) {
+            return Ok(Round::After(LAG_PAUSE));
+        }
         let print = Fingerprint::of(kind.id, tenant.as_deref(), host.as_deref());
         let settled = self.settled.contains(key, print);
         let mut plan = self.plan(key, tenant.as_deref(), host.as_deref(), refused, settled);
@@ -337,7 +340,7 @@ impl Inner {
 }
 
 /// The revision of an object, where it is a number; 0 otherwise, which expects nothing.
-fn revision(object: &Value) -> u64 {
+pub(super) fn revision(object: &Value) -> u64 {
     object.resource_version().parse().unwrap_or_default()
 }
 

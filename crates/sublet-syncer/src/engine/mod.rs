@@ -13,6 +13,7 @@ mod optional;
 pub mod ownership;
 mod packed;
 mod patrol;
+mod pending;
 pub mod plan;
 mod projected;
 pub mod queue;

@@ -1,10 +1,10 @@
 //! One tenant's syncer: local copies feed a queue, workers take one key at a time through the plan.
 
-use super::allocator::Pending;
 use super::certificates::Certificates;
 use super::events::{EVENTS_WAITING_MAX, Told};
 use super::host::HostHandle;
 use super::patrol::PATROL_PAUSE;
+use super::pending::Pending;
 use super::queue::TenantQueue;
 use super::rules::SyncRules;
 use super::settled::Settled;

@@ -11,7 +11,7 @@ use sublet_machinery::patch::merge_patch;
 use sublet_syncer::HostServiceAllocator;
 
 struct Tenant(HostServiceAllocator);
-struct Asked(HostServiceAllocator, sublet_syncer::Allocation, Value);
+struct Asked(HostServiceAllocator, sublet_syncer::Allocation);
 
 /// A host that hands out these ranges.
 pub fn on_host(clusters: &Clusters, cidrs: &[&str], node_ports: (u16, u16)) {
@@ -39,7 +39,7 @@ impl ServiceAllocator for Tenant {
         if !allocation.spec.is_empty() {
             merge_patch::merge(&mut new["spec"], &Value::Object(allocation.spec.clone()));
         }
-        Ok(Box::new(Asked(self.0.clone(), allocation, new.clone())))
+        Ok(Box::new(Asked(self.0.clone(), allocation)))
     }
 
     async fn release(&self, _: &Value) {}
@@ -48,7 +48,7 @@ impl ServiceAllocator for Tenant {
 #[async_trait]
 impl Allocation for Asked {
     async fn commit(self: Box<Self>) {
-        self.0.committed(&self.2);
+        self.0.committed(self.1);
     }
     async fn rollback(self: Box<Self>) {
         self.0.undo(self.1).await;
