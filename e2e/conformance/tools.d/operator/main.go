@@ -154,8 +154,12 @@ func run(ctx context.Context, cancel context.CancelFunc) error {
 		}
 		go func() { ended <- m.Start(part) }()
 		if i == 0 {
-			<-m.Elected()
-			fmt.Println("ok: the first replica leads")
+			select {
+			case <-m.Elected():
+				fmt.Println("ok: the first replica leads")
+			case <-ctx.Done():
+				return fmt.Errorf("nobody leads: %w", ctx.Err())
+			}
 		}
 	}
 
