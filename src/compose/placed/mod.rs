@@ -118,15 +118,7 @@ impl Placed {
 
     /// Tells the pod where it stands. Written when it differs from what was written before.
     async fn tell(&self, tenant: &Tenant, placement: &Placement, reached: &Reached) -> Result<(), ControlPlaneError> {
-        let mut wanted = json!({
-            "pod": placement.pod, "namespace": self.namespace, "service": reached.name, "apiPort": placement.api_port,
-            "dnsPort": placement.dns_port, "address": placement.address, "keys": placement.keys,
-        });
-        // A merge leaves out what is null, so an ended move is told as one.
-        wanted["from"] = placement.from.as_ref().map_or(Value::Null, |f| json!({"pod": f.pod, "address": f.address, "port": f.port}));
-        if let Some(external) = external(&tenant.cluster(), reached) {
-            wanted["external"] = json!(external);
-        }
+        let wanted = place(&tenant.cluster(), &self.namespace, placement, reached);
         let mut written = self.known(&tenant.uid).written;
         if written.is_null() {
             written = tenant.object["status"]["controlPlane"].clone();
@@ -169,6 +161,17 @@ impl Placed {
         let waited = since.is_some_and(|s| jiff::Timestamp::now().duration_since(s).unsigned_abs() > SILENT_SHARD);
         Ok(is_ready(&pod) || !waited)
     }
+}
+
+/// Where a tenant stands, as a merge patch: what is no longer so is null, such as a move that ended or a way from
+/// outside that was closed.
+fn place(cluster: &VirtualCluster<'_>, namespace: &str, placement: &Placement, reached: &Reached) -> Value {
+    json!({
+        "pod": placement.pod, "namespace": namespace, "service": reached.name, "apiPort": placement.api_port,
+        "dnsPort": placement.dns_port, "address": placement.address, "keys": placement.keys,
+        "from": placement.from.as_ref().map(|f| json!({"pod": f.pod, "address": f.address, "port": f.port})),
+        "external": external(cluster, reached),
+    })
 }
 
 /// The URL for clients outside of the host cluster, if there is one.
@@ -300,5 +303,31 @@ impl ControlPlanes for Placed {
         }
         self.known.lock().expect("no holder of this lock panics").remove(uid);
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A virtual cluster behind a load balancer that became one without kept the address in its status, and
+    /// `sublet kubeconfig` led to it.
+    #[test]
+    fn a_way_from_outside_that_was_closed_is_told_as_such() {
+        let reached = Reached { name: "vc".into(), load_balancer: vec!["192.0.2.7".into()], ..Reached::default() };
+        let placement = Placement {
+            pod: "shard-0".into(),
+            api_port: 20_000,
+            dns_port: 30_000,
+            address: String::new(),
+            keys: String::new(),
+            from: None,
+        };
+        let external = |kind: &str| {
+            let object = json!({"spec": {"controlPlane": {"expose": {"type": kind}}}});
+            place(&VirtualCluster::new(&object), "sublet-system", &placement, &reached).get("external").cloned()
+        };
+        assert_eq!(external("LoadBalancer"), Some(json!("https://192.0.2.7:443")));
+        assert_eq!(external("ClusterIP"), Some(Value::Null));
     }
 }

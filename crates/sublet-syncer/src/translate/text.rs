@@ -50,9 +50,24 @@ pub fn to_tenant_text(text: &str, host_namespace: &str, lookup: impl Fn(&str) ->
     }
 }
 
-/// The same for the UID, by which kubelets tell pods apart.
+/// The same for the UID, by which kubelets tell pods apart; not where it is a part of a name.
 pub fn with_tenant_uid(text: String, host: &Value, tenant: &Value) -> String {
-    if host.uid().is_empty() { text } else { text.replace(host.uid(), tenant.uid()) }
+    let uid = host.uid();
+    if uid.is_empty() || !text.contains(uid) {
+        return text;
+    }
+    let mut out = String::with_capacity(text.len());
+    let mut rest = text.as_str();
+    while let Some(at) = rest.find(uid) {
+        let (before, after) = (&rest[..at], &rest[at + uid.len()..]);
+        out.push_str(before);
+        let ends_sentence = after.trim_start_matches('.').chars().next().is_none_or(|c| !is_name_char(c));
+        let alone = out.chars().next_back().is_none_or(|c| !is_name_char(c)) && ends_sentence;
+        out.push_str(if alone { tenant.uid() } else { uid });
+        rest = after;
+    }
+    out.push_str(rest);
+    out
 }
 
 fn is_name_char(c: char) -> bool {
@@ -73,6 +88,10 @@ mod tests {
         let object = |uid: &str| serde_json::json!({"metadata": {"uid": uid}});
         assert_eq!(with_tenant_uid("web_prod(1-2)".into(), &object("1-2"), &object("9")), "web_prod(9)");
         assert_eq!(with_tenant_uid("web".into(), &object(""), &object("9")), "web");
+        assert_eq!(with_tenant_uid("/pods/1-2/volumes, pod 1-2.".into(), &object("1-2"), &object("9")), "/pods/9/volumes, pod 9.");
+        // The names of volumes and of contents of snapshots are the host's in both worlds, and are made of a UID.
+        let named = "Successfully provisioned volume pvc-1-2, 1-2-x, 1-23";
+        assert_eq!(with_tenant_uid(named.into(), &object("1-2"), &object("9")), named);
     }
 
     #[test]
