@@ -3,11 +3,16 @@
 use super::remote::forwarded_headers;
 use crate::compose::testing::{Asked, World, copy, json_answer};
 use bytes::Bytes;
+use futures::StreamExt as _;
 use http::header::LOCATION;
 use http::{HeaderMap, HeaderName, HeaderValue, Request, Response, StatusCode};
 use http_body_util::Full;
+use hyper_util::rt::TokioIo;
+use hyper_util::service::TowerToHyperService;
 use serde_json::{Value, json};
 use sublet_machinery::ObjectExt as _;
+use tokio_tungstenite::WebSocketStream;
+use tokio_tungstenite::tungstenite::protocol::{Message, Role};
 
 fn ok(_: &Asked) -> Response<Full<Bytes>> {
     Response::new(Full::new(Bytes::from_static(b"fine")))
@@ -245,4 +250,39 @@ async fn refusals_speak_the_tenants_names() {
     assert_eq!((status.as_u16(), body.as_str()), (404, "container c not found in pod web_prod"));
     let (status, _, body) = world.ask("POST", "/api/v1/namespaces/prod/pods/web/attach").await;
     assert!(status.as_u16() == 503 && message(&body).contains("does not allow Sublet"), "{status} {body}");
+}
+
+/// Asks over a WebSocket and gives back the first message.
+async fn first_message(world: &World, path: &str, protocol: &str) -> Message {
+    let (client, server) = tokio::io::duplex(1 << 16);
+    let service = TowerToHyperService::new(world.api.server.system_service());
+    tokio::spawn(hyper::server::conn::http1::Builder::new().serve_connection(TokioIo::new(server), service).with_upgrades());
+    let (mut sender, connection) = hyper::client::conn::http1::handshake(TokioIo::new(client)).await.unwrap();
+    tokio::spawn(connection.with_upgrades());
+    let request = Request::builder()
+        .uri(path)
+        .header("connection", "Upgrade")
+        .header("upgrade", "websocket")
+        .header("sec-websocket-version", "13")
+        .header("sec-websocket-key", "dGhlIHNhbXBsZSBub25jZQ==")
+        .header("sec-websocket-protocol", protocol);
+    let response = sender.send_request(request.body(Full::<Bytes>::default()).unwrap()).await.unwrap();
+    assert_eq!(response.status(), StatusCode::SWITCHING_PROTOCOLS, "{path}");
+    assert_eq!(response.headers().get("sec-websocket-accept").unwrap(), "s3pPLMBiTxaQ9kYGzzhZRbK+xOo=");
+    let upgraded = TokioIo::new(hyper::upgrade::on(response).await.unwrap());
+    let mut socket = WebSocketStream::from_raw_socket(upgraded, Role::Client, None).await;
+    socket.next().await.unwrap().unwrap()
+}
+
+#[tokio::test]
+async fn logs_and_watches_come_over_websockets() {
+    let world = World::start(ok).await;
+    let log = "/api/v1/namespaces/prod/pods/web/log";
+    assert_eq!(first_message(&world, log, "binary.k8s.io").await, Message::binary(&b"fine"[..]));
+    assert_eq!(first_message(&world, log, "base64.binary.k8s.io").await, Message::text("ZmluZQ=="));
+    let heard = world.host.heard();
+    assert!(heard.iter().all(|asked| !asked.headers.contains_key("upgrade")), "the host is asked for a plain log: {heard:?}");
+    let event = first_message(&world, "/api/v1/namespaces/prod/pods?watch=true&fieldSelector=metadata.name=web", "binary.k8s.io").await;
+    let event: Value = serde_json::from_str(event.to_text().unwrap()).unwrap();
+    assert_eq!((event["type"].as_str(), event["object"]["metadata"]["name"].as_str()), (Some("ADDED"), Some("web")));
 }

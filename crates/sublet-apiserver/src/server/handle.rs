@@ -4,6 +4,7 @@ use super::Server;
 use super::connect::is_connection;
 use super::health;
 use super::system::system_user;
+use super::websocket;
 use crate::admission::UserInfo;
 use crate::auth::authn::Certified;
 use crate::auth::authn::impersonation::impersonate;
@@ -137,6 +138,9 @@ impl Server {
         };
         let mut response = match stream {
             Some(stream) => self.connect(&request, parts, stream.map_err(Into::into).boxed_unsync()).await,
+            None if info.verb == "watch" && websocket::is_wanted(&parts.headers) => {
+                self.dispatch(&request, parts).await.and_then(|answer| websocket::over(parts, answer))
+            }
             None => self.dispatch(&request, parts).await,
         };
         let warnings = std::mem::take(&mut *request.warnings.lock().expect("no holder of this lock panics"));

@@ -15,6 +15,7 @@ mod security;
 mod system;
 mod upkeep;
 mod usage;
+mod websocket;
 
 pub use connect::is_upgrade;
 pub use handle::{InProcess, Peer};

@@ -6,8 +6,8 @@
 mod proxied;
 mod target;
 
-use super::Server;
 use super::handle::{attributes, check_segment};
+use super::{Server, websocket};
 use crate::admission::{Attributes, Operation};
 use crate::hooks::ConnectTarget;
 use crate::http::body::RequestBody;
@@ -74,12 +74,15 @@ impl Server {
             ApiError::unavailable(format!("{} of {} needs a node; this API server has none", info.subresource, request.resource.plural))
         })?;
         let mut forwarded = Request::builder().method(parts.method.clone()).uri(parts.uri.clone()).version(parts.version);
+        // A log is a plain answer wherever it comes from, and becomes messages here.
+        let over_websocket = info.subresource == "log" && websocket::is_wanted(&parts.headers);
         if let Some(headers) = forwarded.headers_mut() {
-            headers.clone_from(&parts.headers);
+            *headers = if over_websocket { websocket::plain_headers(&parts.headers) } else { parts.headers.clone() };
         }
         let mut forwarded = forwarded.body(body).map_err(|e| ApiError::bad_request(format!("the request cannot be forwarded: {e}")))?;
         *forwarded.extensions_mut() = parts.extensions.clone();
-        connector.connect(target, forwarded).await
+        let answer = connector.connect(target, forwarded).await?;
+        if over_websocket { websocket::over(parts, answer) } else { Ok(answer) }
     }
 
     async fn admit_connection(&self, request: &ResourceRequest<'_>) -> Result<(), ApiError> {
