@@ -71,6 +71,7 @@ impl EmbeddedHost {
         let cancel = CancellationToken::new();
         let config = ControllersConfig {
             root_ca_pem: pki.authority.certificate_pem().to_string(),
+            authority: Some(pki.authority.clone()),
             host_name: controllers::host_name(),
             ..ControllersConfig::default()
         };

@@ -7,6 +7,7 @@
 //! Invariants: steps are level-triggered and safe to repeat; a controller holds no state that the
 //! objects do not tell; a quiet cluster causes no requests.
 
+mod certificates;
 mod cluster_role_aggregation;
 mod cronjob;
 mod daemonset;
@@ -18,6 +19,7 @@ mod identity_lease;
 mod job;
 mod kit;
 mod namespace;
+mod node_lifecycle;
 mod pod_gc;
 mod replicaset;
 mod resource_quota;
@@ -31,6 +33,7 @@ mod webhook_availability;
 
 use std::collections::BTreeSet;
 use sublet_machinery::Gvr;
+use sublet_pki::Authority;
 use sublet_runtime::resources::{CONTROLLER_REVISIONS, ENDPOINT_SLICES, PERSISTENT_VOLUME_CLAIMS, PERSISTENT_VOLUMES, PODS, REPLICA_SETS};
 use sublet_runtime::{Controller, Manager, Scope};
 
@@ -39,10 +42,12 @@ use sublet_runtime::{Controller, Manager, Scope};
 pub struct ControllersConfig {
     /// The CA certificates that pods are to trust, in PEM; empty: none are published.
     pub root_ca_pem: String,
+    /// Signs the certificates of the cluster's clients and kubelets; `None`: nothing is signed.
+    pub authority: Option<Authority>,
     /// Names this API server among those of the cluster; empty: it has no lease.
     pub host_name: String,
     /// A pod may name a node whose object comes later, as in a cluster that sees the nodes of another:
-    /// a missing node then says nothing about its pods.
+    /// a missing node then says nothing about its pods, and the health of nodes is told by others.
     pub nodes_follow_pods: bool,
     /// Names from [`names`] of controllers that are not to run.
     pub without: BTreeSet<String>,
@@ -79,6 +84,14 @@ const ALL: &[(&str, Make)] = &[
     ("garbagecollector", |_| garbage_collector::controller()),
     ("deployment", |_| deployment::controller()),
     ("webhook-availability", |_| webhook_availability::controller()),
+    ("certificatesigningrequest-approving", |_| certificates::approving()),
+    ("certificatesigningrequest-signing", |config| {
+        certificates::signing(config.authority.clone().expect("without it there is no such controller"))
+    }),
+    ("certificatesigningrequest-cleaner", |_| certificates::cleaning()),
+    ("podcertificaterequest-cleaner", |_| certificates::cleaning_pod_requests()),
+    ("node-lifecycle", |_| node_lifecycle::controller()),
+    ("taint-eviction", |_| node_lifecycle::taint_eviction()),
 ];
 
 /// The name of every controller, for [`ControllersConfig::without`].
@@ -104,6 +117,8 @@ pub fn add_all(manager: &mut Manager, config: &ControllersConfig) {
         let lacks_input = match *name {
             "root-ca-certificate-publisher" | "kube-apiserver-serving-clustertrustbundle-publisher" => config.root_ca_pem.is_empty(),
             "apiserver-identity-lease" => config.host_name.is_empty(),
+            "certificatesigningrequest-signing" => config.authority.is_none(),
+            "node-lifecycle" | "taint-eviction" => config.nodes_follow_pods,
             _ => false,
         };
         if !config.without.contains(*name) && !lacks_input {
