@@ -137,7 +137,14 @@ pub async fn run(arguments: Arguments) -> Result<ExitCode> {
     let controllers = without.map(|without| {
         controllers::start(
             api.client("sublet"),
-            &ControllersConfig { root_ca_pem, authority, host_name: controllers::host_name(), without, ..ControllersConfig::default() },
+            &ControllersConfig {
+                root_ca_pem,
+                authority,
+                token_maker: Some(api.token_maker()),
+                host_name: controllers::host_name(),
+                without,
+                ..ControllersConfig::default()
+            },
             |_| {},
             cancel.clone(),
         )

@@ -157,6 +157,7 @@ impl ControlPlane {
         let config = ControllersConfig {
             root_ca_pem,
             authority: Some(pki.authority.clone()),
+            token_maker: Some(api.token_maker()),
             host_name: tenant.name.clone(),
             nodes_follow_pods: true,
             ..ControllersConfig::default()

@@ -7,6 +7,7 @@
 //! Invariants: steps are level-triggered and safe to repeat; a controller holds no state that the
 //! objects do not tell; a quiet cluster causes no requests.
 
+mod autoscaling;
 mod certificates;
 mod cluster_role_aggregation;
 mod cronjob;
@@ -24,6 +25,7 @@ mod pod_gc;
 mod replicaset;
 mod resource_quota;
 mod root_ca;
+mod secret_tokens;
 mod service_account;
 mod statefulset;
 mod trust_bundle;
@@ -31,10 +33,14 @@ mod ttl_after_finished;
 mod volume;
 mod webhook_availability;
 
+pub use secret_tokens::TokenMaker;
+
 use std::collections::BTreeSet;
 use sublet_machinery::Gvr;
 use sublet_pki::Authority;
-use sublet_runtime::resources::{CONTROLLER_REVISIONS, ENDPOINT_SLICES, PERSISTENT_VOLUME_CLAIMS, PERSISTENT_VOLUMES, PODS, REPLICA_SETS};
+use sublet_runtime::resources::{
+    CONTROLLER_REVISIONS, ENDPOINT_SLICES, PERSISTENT_VOLUME_CLAIMS, PERSISTENT_VOLUMES, PODS, REPLICA_SETS, SECRETS,
+};
 use sublet_runtime::{Controller, Manager, Scope};
 
 /// What the controllers need to know about the cluster.
@@ -44,6 +50,8 @@ pub struct ControllersConfig {
     pub root_ca_pem: String,
     /// Signs the certificates of the cluster's clients and kubelets; `None`: nothing is signed.
     pub authority: Option<Authority>,
+    /// Makes the tokens that live in Secrets; `None`: such Secrets stay as they are.
+    pub token_maker: Option<TokenMaker>,
     /// Names this API server among those of the cluster; empty: it has no lease.
     pub host_name: String,
     /// A pod may name a node whose object comes later, as in a cluster that sees the nodes of another:
@@ -92,6 +100,12 @@ const ALL: &[(&str, Make)] = &[
     ("podcertificaterequest-cleaner", |_| certificates::cleaning_pod_requests()),
     ("node-lifecycle", |_| node_lifecycle::controller()),
     ("taint-eviction", |_| node_lifecycle::taint_eviction()),
+    ("horizontal-pod-autoscaler", |_| autoscaling::controller()),
+    ("serviceaccount-token", |config| {
+        let maker = config.token_maker.clone().expect("without it there is no such controller");
+        secret_tokens::controller(maker, config.root_ca_pem.clone())
+    }),
+    ("legacy-serviceaccount-token-cleaner", |_| secret_tokens::cleaner()),
 ];
 
 /// The name of every controller, for [`ControllersConfig::without`].
@@ -104,6 +118,9 @@ pub fn add_all(manager: &mut Manager, config: &ControllersConfig) {
     let informers = manager.informers();
     let informer = |gvr: &Gvr| informers.informer(gvr, &Scope::default()).0;
     cluster_role_aggregation::keep_stubs(&informers);
+    if config.token_maker.is_some() {
+        secret_tokens::index_by_account(&informers.informer_with(&SECRETS, &Scope::default(), secret_tokens::without_foreign_data).0);
+    }
     for gvr in [&PODS, &REPLICA_SETS, &CONTROLLER_REVISIONS] {
         kit::claim::index_orphans(&informer(gvr));
     }
@@ -118,6 +135,7 @@ pub fn add_all(manager: &mut Manager, config: &ControllersConfig) {
             "root-ca-certificate-publisher" | "kube-apiserver-serving-clustertrustbundle-publisher" => config.root_ca_pem.is_empty(),
             "apiserver-identity-lease" => config.host_name.is_empty(),
             "certificatesigningrequest-signing" => config.authority.is_none(),
+            "serviceaccount-token" | "legacy-serviceaccount-token-cleaner" => config.token_maker.is_none(),
             "node-lifecycle" | "taint-eviction" => config.nodes_follow_pods,
             _ => false,
         };
