@@ -23,6 +23,7 @@ mod namespace;
 mod node_lifecycle;
 mod pod_gc;
 mod replicaset;
+mod resource_claims;
 mod resource_quota;
 mod root_ca;
 mod secret_tokens;
@@ -106,6 +107,7 @@ const ALL: &[(&str, Make)] = &[
         secret_tokens::controller(maker, config.root_ca_pem.clone())
     }),
     ("legacy-serviceaccount-token-cleaner", |_| secret_tokens::cleaner()),
+    ("resourceclaim", |_| resource_claims::controller()),
 ];
 
 /// The name of every controller, for [`ControllersConfig::without`].
@@ -126,6 +128,7 @@ pub fn add_all(manager: &mut Manager, config: &ControllersConfig) {
     }
     kit::pods::index_by_node(&informer(&PODS));
     volume::index_by_claim(&informer(&PODS));
+    resource_claims::index_by_named(&informer(&PODS));
     for gvr in [&PERSISTENT_VOLUMES, &PERSISTENT_VOLUME_CLAIMS] {
         volume::index_by_class(&informer(gvr));
     }
