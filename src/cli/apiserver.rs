@@ -101,6 +101,7 @@ pub async fn run(arguments: Arguments) -> Result<ExitCode> {
     let address = listener.local_addr()?;
     let pki = Pki::open(&dir.join("pki"), &pki_config("sublet", address, arguments.advertise_address), Timestamp::now())?;
     let root_ca_pem = pki.authority.certificate_pem().to_string();
+    let authority = Some(pki.authority.clone());
     let kubeconfig = write_kubeconfig(dir, "admin.kubeconfig", "sublet", address, &pki)?;
     let api = ApiServer::start(ApiServerSpec {
         name: "apiserver".into(),
@@ -136,7 +137,14 @@ pub async fn run(arguments: Arguments) -> Result<ExitCode> {
     let controllers = without.map(|without| {
         controllers::start(
             api.client("sublet"),
-            &ControllersConfig { root_ca_pem, host_name: controllers::host_name(), without, ..ControllersConfig::default() },
+            &ControllersConfig {
+                root_ca_pem,
+                authority,
+                token_maker: Some(api.token_maker()),
+                host_name: controllers::host_name(),
+                without,
+                ..ControllersConfig::default()
+            },
             |_| {},
             cancel.clone(),
         )

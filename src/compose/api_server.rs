@@ -14,6 +14,7 @@ use sublet_apiserver::auth::authz::Mode;
 use sublet_apiserver::auth::bootstrap::BootstrapConfig;
 use sublet_apiserver::auth::tls::{ServingCertificate, server_tls};
 use sublet_apiserver::server::{Config, SecurityConfig, Server, listen};
+use sublet_controllers::TokenMaker;
 use sublet_pki::Pki;
 use sublet_runtime::Client;
 use sublet_storage::Backend;
@@ -112,6 +113,12 @@ impl ApiServer {
     /// A client in the same process, as the system.
     pub fn client(&self, field_manager: &str) -> Client {
         Client::new(self.local.clone(), field_manager)
+    }
+
+    /// What its controllers need to put tokens into Secrets.
+    pub fn token_maker(&self) -> TokenMaker {
+        let server = self.server.clone();
+        TokenMaker::new(move |account, secret| server.secret_token(account, secret).map_err(|e| e.to_string()))
     }
 
     /// New connections get the new certificate.

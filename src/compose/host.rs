@@ -71,6 +71,8 @@ impl EmbeddedHost {
         let cancel = CancellationToken::new();
         let config = ControllersConfig {
             root_ca_pem: pki.authority.certificate_pem().to_string(),
+            authority: Some(pki.authority.clone()),
+            token_maker: Some(api.token_maker()),
             host_name: controllers::host_name(),
             ..ControllersConfig::default()
         };

@@ -154,8 +154,14 @@ impl ControlPlane {
         }
         let dns = name_server::start(api.server.clone(), bound.dns, service_ip, place.upstream.clone())?;
         let root_ca_pem = pki.authority.certificate_pem().to_string();
-        let config =
-            ControllersConfig { root_ca_pem, host_name: tenant.name.clone(), nodes_follow_pods: true, ..ControllersConfig::default() };
+        let config = ControllersConfig {
+            root_ca_pem,
+            authority: Some(pki.authority.clone()),
+            token_maker: Some(api.token_maker()),
+            host_name: tenant.name.clone(),
+            nodes_follow_pods: true,
+            ..ControllersConfig::default()
+        };
         let controllers_cancel = CancellationToken::new();
         let controllers = controllers::start(api.client("sublet"), &config, |_| {}, controllers_cancel.clone());
         let mut plane = Self {

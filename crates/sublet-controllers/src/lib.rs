@@ -7,6 +7,8 @@
 //! Invariants: steps are level-triggered and safe to repeat; a controller holds no state that the
 //! objects do not tell; a quiet cluster causes no requests.
 
+mod autoscaling;
+mod certificates;
 mod cluster_role_aggregation;
 mod cronjob;
 mod daemonset;
@@ -18,10 +20,13 @@ mod identity_lease;
 mod job;
 mod kit;
 mod namespace;
+mod node_lifecycle;
 mod pod_gc;
 mod replicaset;
+mod resource_claims;
 mod resource_quota;
 mod root_ca;
+mod secret_tokens;
 mod service_account;
 mod statefulset;
 mod trust_bundle;
@@ -29,9 +34,14 @@ mod ttl_after_finished;
 mod volume;
 mod webhook_availability;
 
+pub use secret_tokens::TokenMaker;
+
 use std::collections::BTreeSet;
 use sublet_machinery::Gvr;
-use sublet_runtime::resources::{CONTROLLER_REVISIONS, ENDPOINT_SLICES, PERSISTENT_VOLUME_CLAIMS, PERSISTENT_VOLUMES, PODS, REPLICA_SETS};
+use sublet_pki::Authority;
+use sublet_runtime::resources::{
+    CONTROLLER_REVISIONS, ENDPOINT_SLICES, PERSISTENT_VOLUME_CLAIMS, PERSISTENT_VOLUMES, PODS, REPLICA_SETS, SECRETS,
+};
 use sublet_runtime::{Controller, Manager, Scope};
 
 /// What the controllers need to know about the cluster.
@@ -39,10 +49,14 @@ use sublet_runtime::{Controller, Manager, Scope};
 pub struct ControllersConfig {
     /// The CA certificates that pods are to trust, in PEM; empty: none are published.
     pub root_ca_pem: String,
+    /// Signs the certificates of the cluster's clients and kubelets; `None`: nothing is signed.
+    pub authority: Option<Authority>,
+    /// Makes the tokens that live in Secrets; `None`: such Secrets stay as they are.
+    pub token_maker: Option<TokenMaker>,
     /// Names this API server among those of the cluster; empty: it has no lease.
     pub host_name: String,
     /// A pod may name a node whose object comes later, as in a cluster that sees the nodes of another:
-    /// a missing node then says nothing about its pods.
+    /// a missing node then says nothing about its pods, and the health of nodes is told by others.
     pub nodes_follow_pods: bool,
     /// Names from [`names`] of controllers that are not to run.
     pub without: BTreeSet<String>,
@@ -79,6 +93,21 @@ const ALL: &[(&str, Make)] = &[
     ("garbagecollector", |_| garbage_collector::controller()),
     ("deployment", |_| deployment::controller()),
     ("webhook-availability", |_| webhook_availability::controller()),
+    ("certificatesigningrequest-approving", |_| certificates::approving()),
+    ("certificatesigningrequest-signing", |config| {
+        certificates::signing(config.authority.clone().expect("without it there is no such controller"))
+    }),
+    ("certificatesigningrequest-cleaner", |_| certificates::cleaning()),
+    ("podcertificaterequest-cleaner", |_| certificates::cleaning_pod_requests()),
+    ("node-lifecycle", |_| node_lifecycle::controller()),
+    ("taint-eviction", |_| node_lifecycle::taint_eviction()),
+    ("horizontal-pod-autoscaler", |_| autoscaling::controller()),
+    ("serviceaccount-token", |config| {
+        let maker = config.token_maker.clone().expect("without it there is no such controller");
+        secret_tokens::controller(maker, config.root_ca_pem.clone())
+    }),
+    ("legacy-serviceaccount-token-cleaner", |_| secret_tokens::cleaner()),
+    ("resourceclaim", |_| resource_claims::controller()),
 ];
 
 /// The name of every controller, for [`ControllersConfig::without`].
@@ -91,11 +120,15 @@ pub fn add_all(manager: &mut Manager, config: &ControllersConfig) {
     let informers = manager.informers();
     let informer = |gvr: &Gvr| informers.informer(gvr, &Scope::default()).0;
     cluster_role_aggregation::keep_stubs(&informers);
+    if config.token_maker.is_some() {
+        secret_tokens::index_by_account(&informers.informer_with(&SECRETS, &Scope::default(), secret_tokens::without_foreign_data).0);
+    }
     for gvr in [&PODS, &REPLICA_SETS, &CONTROLLER_REVISIONS] {
         kit::claim::index_orphans(&informer(gvr));
     }
     kit::pods::index_by_node(&informer(&PODS));
     volume::index_by_claim(&informer(&PODS));
+    resource_claims::index_by_named(&informer(&PODS));
     for gvr in [&PERSISTENT_VOLUMES, &PERSISTENT_VOLUME_CLAIMS] {
         volume::index_by_class(&informer(gvr));
     }
@@ -104,6 +137,9 @@ pub fn add_all(manager: &mut Manager, config: &ControllersConfig) {
         let lacks_input = match *name {
             "root-ca-certificate-publisher" | "kube-apiserver-serving-clustertrustbundle-publisher" => config.root_ca_pem.is_empty(),
             "apiserver-identity-lease" => config.host_name.is_empty(),
+            "certificatesigningrequest-signing" => config.authority.is_none(),
+            "serviceaccount-token" | "legacy-serviceaccount-token-cleaner" => config.token_maker.is_none(),
+            "node-lifecycle" | "taint-eviction" => config.nodes_follow_pods,
             _ => false,
         };
         if !config.without.contains(*name) && !lacks_input {

@@ -30,8 +30,6 @@ pub struct HostConfig {
 pub struct Timings {
     pub lease_renew: u64,
     pub lease_duration: u64,
-    /// A node whose lease is older than this is not ready any more.
-    pub node_grace: u64,
     /// From ContainerCreating to the first start.
     pub pod_start: i64,
     pub crash_backoff_first: i64,
@@ -40,7 +38,7 @@ pub struct Timings {
 
 impl Default for Timings {
     fn default() -> Self {
-        Self { lease_renew: 10, lease_duration: 40, node_grace: 50, pod_start: 0, crash_backoff_first: 10, crash_backoff_max: 300 }
+        Self { lease_renew: 10, lease_duration: 40, pod_start: 0, crash_backoff_first: 10, crash_backoff_max: 300 }
     }
 }
 

@@ -1,5 +1,5 @@
-//! What turns an API server into a whole cluster without machines: simulated nodes, a scheduler, a
-//! volume provisioner and a node lifecycle loop.
+//! What turns an API server into a whole cluster without machines: simulated nodes, a scheduler and a
+//! volume provisioner.
 //!
 //! Entry: [`add_all`] adds the controllers to a manager and returns the [`Tasks`] that run beside it.
 //!
@@ -9,7 +9,6 @@
 pub mod config;
 mod events;
 mod kubelet;
-mod lifecycle;
 mod quantity;
 mod scheduler;
 mod selector;
@@ -40,7 +39,6 @@ pub fn add_all(manager: &mut Manager, config: &HostConfig) -> Tasks {
     let (sink, events) = events::channel(config.clock.clone());
     kubelet::add(manager, &nodes, sink.clone());
     volumes::add(manager, sink.clone(), config.clock.clone());
-    lifecycle::add(manager, sink.clone(), config.clock.clone(), config.timings.node_grace);
     let scheduler = scheduler::Scheduler::new(manager, sink, config.clock.clone());
     let node_informer = manager.informers().informer(&NODES, &Scope::default()).0;
     Tasks { nodes, node_informer, scheduler, events }

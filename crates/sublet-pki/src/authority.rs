@@ -1,10 +1,12 @@
 //! A certificate authority and what it signs.
 
-use crate::PkiError;
+use crate::{PkiError, Request, der};
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
 use jiff::{SignedDuration, Timestamp};
 use rcgen::{
-    BasicConstraints, CertificateParams, CertificateSigningRequestParams, DistinguishedName, DnType, ExtendedKeyUsagePurpose, IsCa, Issuer,
-    KeyPair, KeyUsagePurpose,
+    BasicConstraints, CertificateParams, CustomExtension, DistinguishedName, DnType, ExtendedKeyUsagePurpose, IsCa, Issuer, KeyPair,
+    KeyUsagePurpose, SerialNumber, SigningKey as _,
 };
 use std::net::{Ipv4Addr, Ipv6Addr};
 use x509_parser::extensions::GeneralName;
@@ -14,6 +16,11 @@ pub(crate) const AUTHORITY_LIFETIME: SignedDuration = SignedDuration::from_hours
 
 /// Certificates begin a little in the past: the clocks of clients differ.
 const BACKDATE: SignedDuration = SignedDuration::from_mins(5);
+
+/// Below it the time before the start is not taken off the end.
+const SHORT_LIFETIME: SignedDuration = SignedDuration::from_hours(8);
+
+const SUBJECT_ALTERNATIVE_NAMES: &[u64] = &[2, 5, 29, 17];
 
 /// A certificate with its key, both in PEM.
 #[derive(Clone, PartialEq, Eq)]
@@ -97,22 +104,50 @@ impl Authority {
         Ok(CertifiedKey { certificate_pem: certificate.pem(), key_pem: key.serialize_pem() })
     }
 
-    /// Signs a certificate request (PEM), for the usages named as in `CertificateSigningRequest.spec.usages`.
-    /// The subject and the names are the request's; whether they may be is the caller's to check.
-    pub fn sign_request(&self, request_pem: &str, usages: &[&str], lifetime: SignedDuration, now: Timestamp) -> Result<String, PkiError> {
-        let mut request = CertificateSigningRequestParams::from_pem(request_pem)?;
-        let params = &mut request.params;
-        params.is_ca = IsCa::NoCa;
+    /// Signs a certificate request for the usages named as in `CertificateSigningRequest.spec.usages`, the way
+    /// upstream's signers do. Subject, key and names are the request's, as it has them; whether they may be is the
+    /// caller's to check. The certificate ends with the authority at the latest.
+    pub fn sign_request(&self, request: &Request, usages: &[&str], lifetime: SignedDuration, now: Timestamp) -> Result<String, PkiError> {
+        let end = expires_at(self.certificate_pem())?;
+        if now >= end {
+            return Err(PkiError::Expired(end));
+        }
+        // What is short-lived keeps its whole life; of a longer one nobody misses the minutes before its start.
+        let lifetime = if lifetime < SHORT_LIFETIME { lifetime } else { lifetime - BACKDATE };
+        let mut params = CertificateParams::default();
+        params.serial_number = Some(SerialNumber::from_slice(&(rand::random::<u128>() >> 1).to_be_bytes()));
+        set_validity(&mut params, now, lifetime.min(end.duration_since(now)));
+        params.is_ca = IsCa::ExplicitNoCa;
         params.key_usages = usages.iter().filter_map(|u| key_usage(u)).collect();
         params.extended_key_usages = usages.iter().filter_map(|u| extended_key_usage(u)).collect();
         params.use_authority_key_identifier_extension = true;
-        set_validity(params, now, lifetime);
-        Ok(request.signed_by(&self.issuer()?)?.pem())
+        if let Some(names) = &request.parts.alternative_names_der {
+            params.custom_extensions.push(CustomExtension::from_oid_content(SUBJECT_ALTERNATIVE_NAMES, names.clone()));
+        }
+        let issuer = self.issuer()?;
+        let form = params.signed_by(issuer.key(), &issuer)?;
+        sign_in_form(form.der(), request, issuer.key())
     }
 
     fn issuer(&self) -> Result<Issuer<'static, KeyPair>, PkiError> {
         Ok(Issuer::from_ca_cert_pem(&self.certified.certificate_pem, KeyPair::from_pem(&self.certified.key_pem)?)?)
     }
+}
+
+/// Puts the request's own words in the place of subject and key, and signs anew: a parsed subject would lose
+/// what its parser does not keep, all organizations but one among it.
+fn sign_in_form(form: &[u8], request: &Request, key: &KeyPair) -> Result<String, PkiError> {
+    let broken = || PkiError::Parse("what was signed");
+    let [to_sign, algorithm, _] = der::children(form).ok_or_else(broken)?[..] else { return Err(broken()) };
+    let mut parts = der::children(to_sign).ok_or_else(broken)?;
+    // Version, serial number, algorithm, issuer, validity, subject, key, extensions.
+    let [_, _, _, _, _, subject, public_key, _] = &mut parts[..] else { return Err(broken()) };
+    (*subject, *public_key) = (&request.parts.subject_der, &request.parts.public_key_der);
+    let to_sign = der::sequence(&parts);
+    let signature = der::bit_string(&key.sign(&to_sign)?);
+    let certificate = STANDARD.encode(der::sequence(&[&to_sign, algorithm, &signature]));
+    let lines = certificate.as_bytes().chunks(64).map(|line| String::from_utf8_lossy(line) + "\n");
+    Ok(format!("-----BEGIN CERTIFICATE-----\n{}-----END CERTIFICATE-----\n", lines.collect::<String>()))
 }
 
 fn params(common_name: &str, organization: Option<&str>, now: Timestamp, lifetime: SignedDuration) -> CertificateParams {
@@ -140,6 +175,10 @@ fn key_usage(usage: &str) -> Option<KeyUsagePurpose> {
         "key encipherment" => KeyUsagePurpose::KeyEncipherment,
         "key agreement" => KeyUsagePurpose::KeyAgreement,
         "data encipherment" => KeyUsagePurpose::DataEncipherment,
+        "cert sign" => KeyUsagePurpose::KeyCertSign,
+        "crl sign" => KeyUsagePurpose::CrlSign,
+        "encipher only" => KeyUsagePurpose::EncipherOnly,
+        "decipher only" => KeyUsagePurpose::DecipherOnly,
         _ => return None,
     })
 }
@@ -153,6 +192,11 @@ fn extended_key_usage(usage: &str) -> Option<ExtendedKeyUsagePurpose> {
         "email protection" | "s/mime" => ExtendedKeyUsagePurpose::EmailProtection,
         "timestamping" => ExtendedKeyUsagePurpose::TimeStamping,
         "ocsp signing" => ExtendedKeyUsagePurpose::OcspSigning,
+        "ipsec end system" => ExtendedKeyUsagePurpose::Other(vec![1, 3, 6, 1, 5, 5, 7, 3, 5]),
+        "ipsec tunnel" => ExtendedKeyUsagePurpose::Other(vec![1, 3, 6, 1, 5, 5, 7, 3, 6]),
+        "ipsec user" => ExtendedKeyUsagePurpose::Other(vec![1, 3, 6, 1, 5, 5, 7, 3, 7]),
+        "microsoft sgc" => ExtendedKeyUsagePurpose::Other(vec![1, 3, 6, 1, 4, 1, 311, 10, 3, 3]),
+        "netscape sgc" => ExtendedKeyUsagePurpose::Other(vec![2, 16, 840, 1, 113_730, 4, 1]),
         _ => return None,
     })
 }
@@ -207,18 +251,57 @@ mod tests {
         assert!(!format!("{issued:?}").contains("PRIVATE KEY"));
     }
 
+    fn request(organizations: &[&str], names: &[&str]) -> Request {
+        let names: Vec<String> = names.iter().map(ToString::to_string).collect();
+        let mut params = CertificateParams::new(names).unwrap();
+        params.distinguished_name = DistinguishedName::new();
+        params.distinguished_name.push(DnType::CommonName, "alice");
+        // A name keeps one value of each kind: the second has its kind by number.
+        for (organization, kind) in organizations.iter().zip([DnType::OrganizationName, DnType::CustomDnType(vec![2, 5, 4, 10])]) {
+            params.distinguished_name.push(kind, *organization);
+        }
+        Request::parse(params.serialize_request(&KeyPair::generate().unwrap()).unwrap().pem().unwrap().as_bytes()).unwrap()
+    }
+
     #[test]
     fn a_request_keeps_its_subject_and_gets_the_usages_asked_for() {
         let authority = Authority::new("test-ca", now()).unwrap();
-        let key = KeyPair::generate().unwrap();
-        let request = params("alice", Some("team"), now(), SignedDuration::ZERO).serialize_request(&key).unwrap().pem().unwrap();
+        let request = request(&["team", "crew"], &["a.example", "10.0.0.1"]);
+        assert_eq!((&*request.common_name, &request.organizations[..]), ("alice", &["team".to_string(), "crew".into()][..]));
+        assert_eq!((request.dns_names, request.ip_addresses), (1, 1));
         let signed = authority.sign_request(&request, &["digital signature", "client auth"], SignedDuration::from_hours(1), now()).unwrap();
+        assert_eq!(names(&signed).unwrap(), ["a.example", "10.0.0.1"]);
+        let (_, authority_pem) = x509_parser::pem::parse_x509_pem(authority.certificate_pem().as_bytes()).unwrap();
+        let authority = authority_pem.parse_x509().unwrap();
         parsed(&signed, |certificate| {
-            assert_eq!(certificate.subject().to_string(), "O=team, CN=alice");
+            assert_eq!(certificate.subject().to_string(), "CN=alice, O=team, O=crew");
+            assert_eq!(certificate.public_key().raw, request.parts.public_key_der);
+            certificate.verify_signature(Some(authority.public_key())).unwrap();
             let usages = certificate.extended_key_usage().unwrap().unwrap().value;
             assert!(usages.client_auth && !usages.server_auth);
             assert!(certificate.key_usage().unwrap().unwrap().value.digital_signature());
+            assert!(!certificate.is_ca());
         })
         .unwrap();
+    }
+
+    #[test]
+    fn lifetimes_are_cut_as_upstream_cuts_them() {
+        let authority = Authority::new("test-ca", now()).unwrap();
+        let request = request(&[], &[]);
+        let ends = |lifetime, now| expires_at(&authority.sign_request(&request, &["client auth"], lifetime, now).unwrap()).unwrap();
+        let (short, long) = (SignedDuration::from_hours(1), SignedDuration::from_hours(24));
+        assert_eq!(ends(short, now()), now() + short);
+        assert_eq!(ends(long, now()), now() + long - BACKDATE);
+        let end = now() + AUTHORITY_LIFETIME;
+        assert_eq!(ends(long, end - short), end);
+        assert!(matches!(authority.sign_request(&request, &[], long, end), Err(PkiError::Expired(at)) if at == end));
+    }
+
+    #[test]
+    fn a_request_must_be_one() {
+        let refused = |pem: &str| Request::parse(pem.as_bytes()).unwrap_err().to_string();
+        assert_eq!(refused("hello"), "PEM block type must be CERTIFICATE REQUEST");
+        assert_eq!(refused(Authority::new("test-ca", now()).unwrap().certificate_pem()), "PEM block type must be CERTIFICATE REQUEST");
     }
 }

@@ -172,7 +172,9 @@ impl Server {
                     Some(Peer::User { user, until }) if *until >= now => Certified::User(user),
                     Some(_) => Certified::Refused,
                 };
-                security.authenticator.authenticate(certified, &parts.headers, now)?
+                let user = security.authenticator.authenticate(certified, &parts.headers, now);
+                self.mark_used_tokens();
+                user?
             }
         };
         let acting = impersonate(&attributes(&user, info), &parts.headers, &*security.authorization)?;

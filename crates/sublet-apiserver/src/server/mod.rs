@@ -25,6 +25,7 @@ pub use security::{ISSUER, SecurityConfig};
 use crate::admission::{Attributes, Plugin, SignerPermission};
 use crate::auth::authz::Authorization;
 use crate::auth::bootstrap::{self, BootstrapConfig};
+use crate::auth::tokens::KeyError;
 use crate::discovery::Documents;
 use crate::hooks::{Connector, ServiceAllocator, UsageSource};
 use crate::outgoing::{Identity, Outgoing};
@@ -158,6 +159,11 @@ impl Server {
 
     pub(crate) fn front_proxy(&self) -> Option<Arc<Identity>> {
         self.inner.front_proxy.read().expect("no holder of this lock panics").clone()
+    }
+
+    /// The token of a service account for a Secret that is to hold it.
+    pub fn secret_token(&self, service_account: &serde_json::Value, secret: &serde_json::Value) -> Result<String, KeyError> {
+        self.inner.security.tokens.secret_token(service_account, secret)
     }
 
     pub fn store(&self) -> &Store {

@@ -2,9 +2,12 @@
 
 use super::Server;
 use crate::admission::UserInfo;
+use crate::auth::tokens::LAST_USED;
+use crate::reader::{Reader, Writer};
 use crate::registry::Resource;
 use crate::rest::write::Written;
 use serde_json::Value;
+use sublet_machinery::ObjectExt;
 
 /// The identity of loops that belong to the server.
 pub fn system_user() -> UserInfo {
@@ -32,6 +35,26 @@ impl Server {
             })
             .await;
         }
+    }
+
+    /// Marks the Secrets whose tokens were used since the last time with the day, off the path of the request.
+    pub(crate) fn mark_used_tokens(&self) {
+        let used = self.security().tokens.take_used();
+        if used.is_empty() {
+            return;
+        }
+        let (server, today) = (self.clone(), self.clock_now().strftime("%Y-%m-%d").to_string());
+        tokio::spawn(async move {
+            for (namespace, name) in used {
+                let Some(secret) = server.get("secrets", &namespace, &name) else { continue };
+                let mut secret = (*secret).clone();
+                secret.set_label(LAST_USED, &today);
+                if let Err(error) = server.update("secrets", secret).await {
+                    // The next use tries again.
+                    tracing::debug!(namespace, name, %error, "the use of a token was not written down");
+                }
+            }
+        });
     }
 
     /// Called after an object is gone for good.

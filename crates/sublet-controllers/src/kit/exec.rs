@@ -27,7 +27,12 @@ pub(crate) async fn update(ctx: &Ctx, gvr: &Gvr, object: &Value) -> Result<Value
 }
 
 pub(crate) async fn update_status(ctx: &Ctx, gvr: &Gvr, object: &Value) -> Result<Value, ClientError> {
-    let made = ctx.client.update_status(gvr, object).await?;
+    update_subresource(ctx, gvr, object, "status").await
+}
+
+/// For subresources that are answered with the object itself.
+pub(crate) async fn update_subresource(ctx: &Ctx, gvr: &Gvr, object: &Value, subresource: &str) -> Result<Value, ClientError> {
+    let made = ctx.client.update_subresource(gvr, object, subresource).await?;
     took_in(ctx, gvr, &made);
     Ok(made)
 }

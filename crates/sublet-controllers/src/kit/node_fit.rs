@@ -44,7 +44,7 @@ pub(crate) fn tolerates(tolerations: &[Value], node: &Value, effects: &[&str]) -
     node.array_at("/spec/taints").iter().filter(counts).all(|taint| tolerations.iter().any(|t| tolerates_taint(t, taint)))
 }
 
-fn tolerates_taint(toleration: &Value, taint: &Value) -> bool {
+pub(crate) fn tolerates_taint(toleration: &Value, taint: &Value) -> bool {
     let text = |value: &Value, key: &str| value[key].as_str().unwrap_or_default().to_string();
     let same_or_any = |key: &str| text(toleration, key).is_empty() || text(toleration, key) == text(taint, key);
     if !same_or_any("effect") || !same_or_any("key") {

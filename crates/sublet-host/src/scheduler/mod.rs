@@ -21,7 +21,7 @@ mod world;
 pub(crate) use bind::{SELECTED_NODE, claim_reference};
 pub(crate) use cluster::NodeInfo;
 pub(crate) use filter::fit;
-pub(crate) use pod::{PodInfo, Taint, Toleration};
+pub(crate) use pod::PodInfo;
 pub(crate) use run::Scheduler;
 
 #[cfg(test)]

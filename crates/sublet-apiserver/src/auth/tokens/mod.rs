@@ -11,18 +11,25 @@ pub use keys::KeyError;
 
 use crate::reader::Reader;
 use claims::Claims;
-use jiff::Timestamp;
+use jiff::{SignedDuration, Timestamp};
 use keys::{SigningKey, VerifyingKey};
 use serde_json::{Value, json};
 use sha2::{Digest, Sha256};
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::sync::{Arc, Mutex};
+use sublet_machinery::ObjectExt;
 
 /// The issuer of tokens that live in Secrets.
 const LEGACY_ISSUER: &str = "kubernetes/serviceaccount";
 
 /// Tokens whose signature was checked lately. What they are bound to is checked on every use.
 const VERIFIED_TOKENS_MAX: usize = 2048;
+
+/// Secrets that wait to be marked as used.
+const USED_SECRETS_MAX: usize = 1024;
+
+/// The label of a Secret with the day on which its token was used last.
+pub(crate) const LAST_USED: &str = "kubernetes.io/legacy-token-last-used";
 
 #[derive(Clone, Debug)]
 pub struct TokenConfig {
@@ -48,6 +55,8 @@ pub struct ServiceAccountTokens {
     reader: Arc<dyn Reader>,
     /// Digest of the token to what it says. Guards moves in memory alone.
     verified: Mutex<HashMap<[u8; 32], Arc<Claims>>>,
+    /// Secrets whose token was used and that do not say so yet, by namespace and name. Guards moves in memory alone.
+    used: Mutex<HashSet<(String, String)>>,
 }
 
 impl ServiceAccountTokens {
@@ -61,7 +70,7 @@ impl ServiceAccountTokens {
             }
         }
         let TokenConfig { issuers, audiences, jwks_uri, .. } = config;
-        Ok(Self { issuers, audiences, jwks_uri, signing, verifying, reader, verified: Mutex::default() })
+        Ok(Self { issuers, audiences, jwks_uri, signing, verifying, reader, verified: Mutex::default(), used: Mutex::default() })
     }
 
     /// The audiences that mean this server.
@@ -92,6 +101,24 @@ impl ServiceAccountTokens {
     /// long as the Secret holds it.
     pub fn secret_token(&self, service_account: &Value, secret: &Value) -> Result<String, KeyError> {
         self.signing.sign(&claims::of_secret(service_account, secret))
+    }
+
+    /// The Secrets whose tokens were used, to be marked with the day.
+    pub fn take_used(&self) -> HashSet<(String, String)> {
+        std::mem::take(&mut *self.used.lock().expect("no holder of this lock panics"))
+    }
+
+    fn note_use(&self, secret: &Value, now: Timestamp) {
+        let day = |at: Timestamp| at.strftime("%Y-%m-%d").to_string();
+        let marked = secret.label(LAST_USED).unwrap_or_default();
+        // Clocks of API servers differ around midnight.
+        if marked == day(now) || marked == day(now + SignedDuration::from_hours(24)) {
+            return;
+        }
+        let mut used = self.used.lock().expect("no holder of this lock panics");
+        if used.len() < USED_SECRETS_MAX {
+            used.insert((secret.namespace().to_string(), secret.name().to_string()));
+        }
     }
 
     /// What a token says, if one of the keys signed it.

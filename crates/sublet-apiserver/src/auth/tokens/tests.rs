@@ -6,7 +6,7 @@ use crate::auth::authn::TokenAuthenticator as _;
 use crate::auth::testing::FakeReader;
 use base64::Engine as _;
 use jiff::SignedDuration;
-use sublet_machinery::{ApiError, ObjectExt as _};
+use sublet_machinery::ApiError;
 
 const API: &str = "https://kubernetes.default.svc";
 
@@ -191,6 +191,18 @@ fn a_token_in_a_secret_is_good_while_it_is_there() {
     secret["data"] = json!({"token": base64::prelude::BASE64_STANDARD.encode(&token)});
     cluster.reader.put("secrets", secret.clone());
     assert_eq!(cluster.user(&token, now()).unwrap().name, "system:serviceaccount:y:builder");
+    let used = [("y".to_string(), "builder-token".to_string())].into();
+    assert_eq!(cluster.tokens.take_used(), used);
+    for day in ["2026-05-01", "2026-05-02"] {
+        secret["metadata"]["labels"] = json!({LAST_USED: day});
+        cluster.reader.put("secrets", secret.clone());
+        cluster.user(&token, now()).unwrap();
+        assert!(cluster.tokens.take_used().is_empty(), "it says so already");
+    }
+    secret["metadata"]["labels"] = json!({LAST_USED: "2026-04-30", "kubernetes.io/legacy-token-invalid-since": "2026-04-30"});
+    cluster.reader.put("secrets", secret.clone());
+    assert!(cluster.user(&token, now()).unwrap_err().contains("has been marked invalid"));
+    assert_eq!(cluster.tokens.take_used(), used);
     secret["data"] = json!({"token": "eA=="});
     cluster.reader.put("secrets", secret);
     assert_eq!(cluster.user(&token, now()).unwrap_err(), "Token does not match server's copy");

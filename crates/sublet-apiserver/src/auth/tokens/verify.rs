@@ -44,7 +44,7 @@ impl TokenAuthenticator for ServiceAccountTokens {
         }
         let user = match &claims.bound {
             Some(bound) if claims.iss != LEGACY_ISSUER => self.check_bound(&claims, bound, now)?,
-            _ => self.check_secret(&claims, token)?,
+            _ => self.check_secret(&claims, token, now)?,
         };
         Ok(Some(Authenticated { user, audiences: audiences_met }))
     }
@@ -119,7 +119,7 @@ impl ServiceAccountTokens {
     }
 
     /// A token in a Secret is good while the Secret holds exactly it.
-    fn check_secret(&self, claims: &Claims, token: &str) -> Result<UserInfo, String> {
+    fn check_secret(&self, claims: &Claims, token: &str, now: Timestamp) -> Result<UserInfo, String> {
         let (namespace, name) = (&claims.legacy_namespace, &claims.legacy_name);
         if split_service_account(&claims.sub) != Some((namespace, name)) {
             return Err("sub claim is invalid".into());
@@ -139,9 +139,12 @@ impl ServiceAccountTokens {
         if account.uid() != claims.legacy_uid {
             return Err(format!("ServiceAccount UID ({}) does not match claim ({})", account.uid(), claims.legacy_uid));
         }
+        self.note_use(&secret, now);
         if secret.label(INVALID_SINCE).is_some_and(|since| !since.is_empty()) {
             let secret = &claims.legacy_secret;
-            return Err(format!("the token in secret {namespace}/{secret} for service account {namespace}/{name} has been marked invalid"));
+            return Err(format!(
+                "the token in secret {namespace}/{secret} for service account {namespace}/{name} has been marked invalid. Use tokens from the TokenRequest API or manually created secret-based tokens, or remove the '{INVALID_SINCE}' label from the secret to temporarily allow use of this token"
+            ));
         }
         let groups = service_account_groups(namespace);
         Ok(UserInfo { name: claims.sub.clone(), uid: claims.legacy_uid.clone(), groups, extra: BTreeMap::new() })
