@@ -1,5 +1,6 @@
 //! `sublet apiserver`
 
+use super::audit::AuditArguments;
 use crate::compose::api_server::{ApiServer, ApiServerSpec, url};
 use crate::compose::controllers;
 use crate::compose::streams::{KubeletClient, KubeletStreams};
@@ -66,6 +67,8 @@ pub struct Arguments {
     /// Admission plugins to turn off
     #[arg(long, value_delimiter = ',', value_name = "PLUGINS")]
     disable_admission_plugins: Vec<String>,
+    #[command(flatten)]
+    audit: AuditArguments,
     /// Where the addresses of Services come from; one range, or one of each family
     #[arg(long, value_delimiter = ',', default_value = "10.96.0.0/16", value_name = "CIDRS")]
     service_cluster_ip_range: Vec<IpNet>,
@@ -88,6 +91,7 @@ pub async fn run(arguments: Arguments) -> Result<ExitCode> {
     check_plugins("--enable-admission-plugins", &arguments.enable_admission_plugins)?;
     check_plugins("--disable-admission-plugins", &arguments.disable_admission_plugins)?;
     let without = left_out(&arguments.controllers)?;
+    let audit = arguments.audit.config()?;
     std::fs::create_dir_all(dir).with_context(|| format!("cannot create {}", dir.display()))?;
     let backend: Arc<dyn Backend> = match arguments.store {
         Store::Memory => Arc::new(MemoryBackend::new()),
@@ -132,6 +136,7 @@ pub async fn run(arguments: Arguments) -> Result<ExitCode> {
         };
         api.server.set_connector(Arc::new(KubeletStreams::new(api.server.clone(), &client)?));
     }
+    api.server.set_audit(audit).await.context("--audit-log-path")?;
     let cancel = CancellationToken::new();
     let controllers = without.map(|without| {
         controllers::start(

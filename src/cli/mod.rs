@@ -1,6 +1,7 @@
 //! The command line: one file per subcommand.
 
 mod apiserver;
+mod audit;
 mod check;
 mod clusters;
 mod completion;

@@ -7,6 +7,7 @@
 
 pub mod admission;
 pub mod allocator;
+pub mod audit;
 pub mod auth;
 pub mod cel;
 pub mod crd;

@@ -3,10 +3,9 @@
 use super::Server;
 use super::connect::is_connection;
 use super::health;
+use super::identity::Trail;
 use super::system::system_user;
 use crate::admission::UserInfo;
-use crate::auth::authn::Certified;
-use crate::auth::authn::impersonation::impersonate;
 use crate::auth::authz::AuthzAttributes;
 use crate::http::body::{self, BoxError};
 use crate::http::negotiate::{self, Accepted, Encoding};
@@ -24,7 +23,6 @@ use serde_json::json;
 use std::borrow::Cow;
 use std::sync::{Arc, Mutex};
 use sublet_machinery::selector::FieldSelector;
-use sublet_machinery::structural::format::parse_go_duration;
 use sublet_machinery::{ApiError, Reason};
 
 /// Marks a request from within the process; the identity needs no proof.
@@ -59,10 +57,12 @@ impl Server {
         }
         let fallback = accepted.clone().unwrap_or_default();
         let started = tokio::time::Instant::now();
-        let mut response = match self.answer(&parts, body, &query, &info, accepted).await {
+        let mut trail = self.trail(&parts);
+        let mut response = match self.answer(&parts, body, &query, &info, accepted, &mut trail).await {
             Ok(response) => response,
             Err(error) => respond::error(&error, Accepted { form: Default::default(), ..fallback }),
         };
+        trail.end(&mut response, is_long_running(&info)).await;
         if gzip {
             response = respond::compress(response);
         }
@@ -79,6 +79,7 @@ impl Server {
         query: &Query,
         info: &RequestInfo,
         accepted: Result<Accepted, ApiError>,
+        trail: &mut Trail,
     ) -> Result<HttpResponse, ApiError>
     where
         B: http_body::Body<Data = Bytes> + Send + 'static,
@@ -88,12 +89,9 @@ impl Server {
             return Err(ApiError::unavailable("the server is shutting down"));
         }
         let connects = is_connection(info);
-        let long_running = info.verb == "watch" || connects;
-        if !long_running {
-            check_timeout(query.get("timeout"))?;
-        }
-        let user = self.identify(parts, info)?;
-        self.authorize(&user, &by_selected_name(info, query))?;
+        let long_running = is_long_running(info);
+        let user = self.identify(parts, query, info, trail).await?;
+        self.authorize_request(&user, &by_selected_name(info, query), trail)?;
         let _permit = if long_running {
             None
         } else {
@@ -134,6 +132,7 @@ impl Server {
             registry,
             body,
             warnings: Mutex::default(),
+            audit: trail.record(),
         };
         let mut response = match stream {
             Some(stream) => self.connect(&request, parts, stream.map_err(Into::into).boxed_unsync()).await,
@@ -155,28 +154,6 @@ impl Server {
             respond::add_warnings(response, deprecated.as_slice());
         }
         response
-    }
-
-    fn identify(&self, parts: &Parts, info: &RequestInfo) -> Result<UserInfo, ApiError> {
-        let security = self.security();
-        let user = match parts.extensions.get::<InProcess>() {
-            Some(InProcess(user)) => UserInfo::clone(user),
-            None => {
-                let now = self.clock_now();
-                let certified = match parts.extensions.get::<Peer>() {
-                    None => Certified::Nobody,
-                    Some(Peer::User { user, until }) if *until >= now => Certified::User(user),
-                    Some(_) => Certified::Refused,
-                };
-                security.authenticator.authenticate(certified, &parts.headers, now)?
-            }
-        };
-        let acting = impersonate(&attributes(&user, info), &parts.headers, &*security.authorization)?;
-        Ok(acting.unwrap_or(user))
-    }
-
-    fn authorize(&self, user: &UserInfo, info: &RequestInfo) -> Result<(), ApiError> {
-        self.authorization().check(&attributes(user, info))
     }
 
     /// An update that creates needs the right to create.
@@ -246,6 +223,7 @@ impl Server {
             registry: request.registry.clone(),
             body: request.body.clone(),
             warnings: Mutex::default(),
+            audit: request.audit,
         };
         self.bind(&of_pod, &info.name).await
     }
@@ -280,6 +258,7 @@ impl Server {
             registry: self.registry().snapshot(),
             body: Bytes::new(),
             warnings: Mutex::default(),
+            audit: None,
         };
         match self.delete_object_in(&request, namespace, name, options).await {
             Err(error) if error.is(Reason::NotFound) => Ok(()),
@@ -333,12 +312,9 @@ impl Server {
     }
 }
 
-/// How long the client waits is its own affair, but it must say so in Go's notation.
-fn check_timeout(timeout: &str) -> Result<(), ApiError> {
-    if timeout.is_empty() || parse_go_duration(timeout).is_some() {
-        return Ok(());
-    }
-    Err(ApiError::bad_request(format!("invalid timeout specified in the request URL - time: invalid duration {timeout:?}")))
+/// Watches and connections last as long as both sides want.
+fn is_long_running(info: &RequestInfo) -> bool {
+    info.verb == "watch" || is_connection(info)
 }
 
 /// A name must be good for a path.

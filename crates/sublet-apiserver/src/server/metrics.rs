@@ -70,6 +70,9 @@ impl Metrics {
         }
         put(text, format_args!("# TYPE apiserver_storage_size_bytes gauge"));
         put(text, format_args!("apiserver_storage_size_bytes {}", server.store().backend().size_bytes()));
+        if let Some(auditor) = server.auditor() {
+            auditor.render(text);
+        }
         out
     }
 }

@@ -7,6 +7,7 @@ mod custom;
 mod documents;
 mod handle;
 mod health;
+mod identity;
 mod listen;
 mod local;
 mod metrics;
@@ -22,6 +23,7 @@ pub use listen::{Listening, listen};
 pub use security::{ISSUER, SecurityConfig};
 
 use crate::admission::{Attributes, Plugin, SignerPermission};
+use crate::audit::Auditor;
 use crate::auth::authz::Authorization;
 use crate::auth::bootstrap::{self, BootstrapConfig};
 use crate::discovery::Documents;
@@ -76,6 +78,8 @@ struct Inner {
     outgoing: Outgoing,
     /// What this server shows to the servers behind APIServices; replaced when it is renewed.
     front_proxy: RwLock<Option<Arc<Identity>>>,
+    /// Who is told about requests; nobody as a rule.
+    auditor: RwLock<Option<Arc<Auditor>>>,
     in_flight: Semaphore,
     stop: CancellationToken,
     metrics: metrics::Metrics,
@@ -102,6 +106,7 @@ impl Server {
                 usage_changed: Notify::new(),
                 outgoing: Outgoing::default(),
                 front_proxy: RwLock::default(),
+                auditor: RwLock::default(),
                 in_flight: Semaphore::new(IN_FLIGHT_MAX),
                 stop: CancellationToken::new(),
                 metrics: metrics::Metrics::default(),
