@@ -1,6 +1,7 @@
 //! `sublet apiserver`
 
 use super::audit::AuditArguments;
+use super::authentication::AuthenticationArguments;
 use crate::compose::api_server::{ApiServer, ApiServerSpec, url};
 use crate::compose::controllers;
 use crate::compose::streams::{KubeletClient, KubeletStreams};
@@ -69,6 +70,8 @@ pub struct Arguments {
     disable_admission_plugins: Vec<String>,
     #[command(flatten)]
     audit: AuditArguments,
+    #[command(flatten)]
+    authentication: AuthenticationArguments,
     /// Where the addresses of Services come from; one range, or one of each family
     #[arg(long, value_delimiter = ',', default_value = "10.96.0.0/16", value_name = "CIDRS")]
     service_cluster_ip_range: Vec<IpNet>,
@@ -136,8 +139,9 @@ pub async fn run(arguments: Arguments) -> Result<ExitCode> {
         };
         api.server.set_connector(Arc::new(KubeletStreams::new(api.server.clone(), &client)?));
     }
-    api.server.set_audit(audit).await.context("--audit-log-path")?;
     let cancel = CancellationToken::new();
+    api.server.set_audit(audit).await.context("--audit-log-path")?;
+    arguments.authentication.apply(&api.server, cancel.clone())?;
     let controllers = without.map(|without| {
         controllers::start(
             api.client("sublet"),

@@ -13,6 +13,7 @@ pub mod cel;
 pub mod crd;
 pub mod discovery;
 pub mod facts;
+mod flow;
 pub mod hooks;
 pub mod http;
 pub mod openapi;

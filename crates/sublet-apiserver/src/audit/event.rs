@@ -116,6 +116,10 @@ impl Event {
         }
     }
 
+    pub(super) fn deletes(&self) -> bool {
+        self.verb.starts_with("delete")
+    }
+
     pub(super) fn impersonated(&mut self, user: &UserInfo, constraint: &str) {
         self.impersonated_user = user_json(user);
         if !constraint.is_empty() {

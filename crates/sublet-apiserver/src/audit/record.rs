@@ -4,21 +4,18 @@ use super::event::{Event, Origin};
 use super::policy::{Level, Stage, Verdict};
 use super::{AUDIT_ID, Auditor};
 use crate::admission::UserInfo;
-use crate::http::body::{Body, BoxError};
+use crate::http::Body;
 use crate::http::negotiate::PROTOBUF;
 use crate::http::{HttpResponse, RequestInfo};
-use bytes::Bytes;
-use futures::Stream;
-use http::header::{CONTENT_TYPE, USER_AGENT};
+use flate2::read::GzDecoder;
+use http::header::{CONTENT_ENCODING, CONTENT_TYPE, USER_AGENT};
 use http::request::Parts;
 use jiff::Timestamp;
 use serde_json::Value;
+use std::io::Read as _;
 use std::net::{IpAddr, SocketAddr};
-use std::pin::Pin;
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex};
-use std::task::{Context, Poll};
-use sublet_machinery::ObjectExt;
 
 /// The address that a connection comes from.
 #[derive(Clone, Copy, Debug)]
@@ -119,21 +116,23 @@ impl Record {
     /// Of any other one. What is answered bit by bit is complete at its end.
     pub(crate) async fn answered(self: Arc<Self>, response: &mut HttpResponse, long_running: bool) {
         let status = response.status().as_u16();
-        let telling = self.verdict.level >= Level::RequestResponse || status >= 400;
-        let object =
-            if long_running && status < 400 { None } else { object_of(response).filter(|object| telling || object.kind() == "Status") };
-        self.with(|event| event.responded(self.verdict, status, object));
+        let failed = status >= 400;
+        let is_small = matches!(response.body(), Body::Full(Some(body)) if body.len() <= STATUS_BYTES_MAX);
+        self.with(|event| {
+            // What a success is about is told in the highest level alone; a deletion may answer with a Status.
+            let told = if self.verdict.level >= Level::RequestResponse { !long_running } else { is_small && event.deletes() };
+            let object = if failed || told { object_of(response) } else { None };
+            event.responded(self.verdict, status, object);
+        });
         if !long_running {
             return self.write(Stage::ResponseComplete, true).await;
         }
         self.write(Stage::ResponseStarted, false).await;
-        match std::mem::replace(response.body_mut(), Body::empty()) {
-            Body::Stream(stream) => *response.body_mut() = Body::stream(Followed { stream, record: self }),
-            full => {
-                *response.body_mut() = full;
-                self.write(Stage::ResponseComplete, true).await;
-            }
+        if matches!(response.body(), Body::Stream(_)) {
+            let body = std::mem::replace(response.body_mut(), Body::empty());
+            *response.body_mut() = body.holding(self);
         }
+        // Dropping the record completes it.
     }
 }
 
@@ -146,24 +145,21 @@ impl Drop for Record {
     }
 }
 
-/// An answer that holds its record until it ends.
-struct Followed<S> {
-    stream: S,
-    #[expect(dead_code, reason = "its end is what counts")]
-    record: Arc<Record>,
-}
-
-impl<S: Stream<Item = Result<Bytes, BoxError>> + Unpin> Stream for Followed<S> {
-    type Item = S::Item;
-
-    fn poll_next(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<S::Item>> {
-        Pin::new(&mut self.stream).poll_next(cx)
-    }
-}
+/// A Status is shorter than this.
+const STATUS_BYTES_MAX: usize = 64 << 10;
+/// Of a compressed document no more is read.
+const DOCUMENT_BYTES_MAX: u64 = 10 << 20;
 
 /// The object in a response: what has a kind. Plain texts, OpenAPI and `/version` are none.
 fn object_of(response: &HttpResponse) -> Option<Value> {
     let Body::Full(Some(body)) = response.body() else { return None };
+    let mut unpacked = Vec::new();
+    let body: &[u8] = if response.headers().contains_key(CONTENT_ENCODING) {
+        GzDecoder::new(&body[..]).take(DOCUMENT_BYTES_MAX).read_to_end(&mut unpacked).ok()?;
+        &unpacked
+    } else {
+        body
+    };
     let media_type = response.headers().get(CONTENT_TYPE)?.to_str().ok()?.split(';').next()?.trim();
     let object: Value = match media_type {
         "application/json" => serde_json::from_slice(body).ok()?,

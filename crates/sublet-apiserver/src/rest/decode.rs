@@ -384,7 +384,7 @@ pub fn options_body(request: &ResourceRequest<'_>) -> Result<Value, ApiError> {
     match decoded.type_error {
         None => {
             if let Some(record) = request.audit {
-                record.requested(&value, || value.clone());
+                record.requested(&value, || as_options(value.clone()));
             }
             Ok(value)
         }
@@ -393,6 +393,13 @@ pub fn options_body(request: &ResourceRequest<'_>) -> Result<Value, ApiError> {
             Err(ApiError::bad_request(why))
         }
     }
+}
+
+/// Options as upstream's log shows them.
+fn as_options(mut options: Value) -> Value {
+    options["kind"] = json!("DeleteOptions");
+    options["apiVersion"] = json!("meta.k8s.io/__internal");
+    options
 }
 
 /// A body that must be of one kind, for subresources. `package` is where upstream has the kind.

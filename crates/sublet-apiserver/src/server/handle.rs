@@ -3,14 +3,15 @@
 use super::Server;
 use super::connect::is_connection;
 use super::health;
-use super::identity::Trail;
+use super::identity::{Trail, is_own};
+use super::metrics::Counted;
 use super::system::system_user;
 use crate::admission::UserInfo;
 use crate::auth::authz::AuthzAttributes;
 use crate::http::body::{self, BoxError};
 use crate::http::negotiate::{self, Accepted, Encoding};
 use crate::http::respond::{self, HttpResponse};
-use crate::http::{Query, RequestInfo};
+use crate::http::{Body, Query, RequestInfo};
 use crate::registry::{Resource, Snapshot};
 use crate::rest::ResourceRequest;
 use crate::rest::delete::DeleteOptions;
@@ -22,8 +23,9 @@ use jiff::Timestamp;
 use serde_json::json;
 use std::borrow::Cow;
 use std::sync::{Arc, Mutex};
+use std::time::Duration;
 use sublet_machinery::selector::FieldSelector;
-use sublet_machinery::{ApiError, Reason};
+use sublet_machinery::{ApiError, ObjectExt as _, Reason};
 
 /// Marks a request from within the process; the identity needs no proof.
 #[derive(Clone)]
@@ -57,18 +59,38 @@ impl Server {
         }
         let fallback = accepted.clone().unwrap_or_default();
         let started = tokio::time::Instant::now();
+        let long_running = is_long_running(&info);
+        let counted = !is_own(&parts);
+        let _in_flight = (counted && !long_running).then(|| InFlight::new(self, !matches!(info.verb, "get" | "list" | "head")));
         let mut trail = self.trail(&parts);
         let mut response = match self.answer(&parts, body, &query, &info, accepted, &mut trail).await {
             Ok(response) => response,
             Err(error) => respond::error(&error, Accepted { form: Default::default(), ..fallback }),
         };
-        trail.end(&mut response, is_long_running(&info)).await;
+        trail.end(&mut response, long_running).await;
         if gzip {
             response = respond::compress(response);
         }
         let status = response.status().as_u16();
         tracing::debug!(server = %self.name(), verb = info.verb, path = %info.path, status, duration_ms = started.elapsed().as_millis() as u64, "request");
-        self.metrics().count(&info, status, started.elapsed());
+        // The own loops of thousands of idle tenants would fill memory with what they ask for.
+        if counted { self.count(&info, &query, &parts.headers, response, started.elapsed()) } else { response }
+    }
+
+    /// Counts a request; one that lasts is counted among those in work until its answer ends.
+    fn count(&self, info: &RequestInfo, query: &Query, headers: &HeaderMap, mut response: HttpResponse, took: Duration) -> HttpResponse {
+        let status = response.status().as_u16();
+        // What answered with success is served.
+        let served = status < 400 || self.registry().snapshot().find(&info.group, &info.version, &info.resource).is_some();
+        let apply = info.verb == "patch" && negotiate::content_type(headers).starts_with("application/apply-patch");
+        let counted = Counted { info, served, dry_run: query.has("dryRun"), apply };
+        let lasts = is_long_running(info);
+        self.metrics().requests.count(&counted, status, (!lasts).then_some(took));
+        if lasts && let Body::Stream(_) = response.body() {
+            let running = self.metrics().requests.lasting(&counted);
+            let body = std::mem::replace(response.body_mut(), Body::empty());
+            *response.body_mut() = body.holding(running);
+        }
         response
     }
 
@@ -89,15 +111,9 @@ impl Server {
             return Err(ApiError::unavailable("the server is shutting down"));
         }
         let connects = is_connection(info);
-        let long_running = is_long_running(info);
         let user = self.identify(parts, query, info, trail).await?;
+        let Ok(_seat) = self.seat(parts, &user, info, trail).await else { return Ok(too_many_requests()) };
         self.authorize_request(&user, &by_selected_name(info, query), trail)?;
-        let _permit = if long_running {
-            None
-        } else {
-            let permit = self.in_flight().try_acquire();
-            Some(permit.map_err(|_| ApiError::too_many_requests("Too many requests, please try again later.", 1))?)
-        };
         if let Some(api) = self.api_service_for(&info.path) {
             let body = body::read(body).await?;
             return Ok(self.pass_on(&api, parts, &user, body).await);
@@ -153,6 +169,12 @@ impl Server {
             respond::add_warnings(response, &warnings);
             respond::add_warnings(response, deprecated.as_slice());
         }
+        if deprecated.is_some() && request.resource.custom.is_none() {
+            self.metrics().deprecated(&info.group, &info.version, &info.resource, &info.subresource);
+            if let Some(record) = request.audit {
+                record.annotate("k8s.io/deprecated", "true");
+            }
+        }
         response
     }
 
@@ -185,6 +207,9 @@ impl Server {
         if matches!(resource.group.as_str(), "authentication.k8s.io" | "authorization.k8s.io") && info.verb == "create" {
             let accepted = Accepted { pretty: request.accepted.pretty, ..negotiate::accept_answer(request.headers)? };
             let body = self.asked(request)?;
+            if resource.kind == "TokenReview" {
+                self.prepare_token(body.str_at("/spec/token").unwrap_or_default()).await;
+            }
             let answer = self.security().reviews.review(&resource.kind, request.namespace(), body, request.user, self.clock_now())?;
             return Ok(respond::value(StatusCode::CREATED, accepted, &answer));
         }
@@ -310,6 +335,32 @@ impl Server {
             None => Ok(respond::no_such_page()),
         }
     }
+}
+
+/// A request in work.
+struct InFlight<'s> {
+    server: &'s Server,
+    writes: bool,
+}
+
+impl<'s> InFlight<'s> {
+    fn new(server: &'s Server, writes: bool) -> Self {
+        server.metrics().requests.begin(writes);
+        Self { server, writes }
+    }
+}
+
+impl Drop for InFlight<'_> {
+    fn drop(&mut self) {
+        self.server.metrics().requests.end(self.writes);
+    }
+}
+
+/// A client of the API waits as long as told, and tries again.
+fn too_many_requests() -> HttpResponse {
+    let mut response = respond::text(StatusCode::TOO_MANY_REQUESTS, "Too many requests, please try again later.\n");
+    response.headers_mut().insert(http::header::RETRY_AFTER, http::HeaderValue::from_static("1"));
+    response
 }
 
 /// Watches and connections last as long as both sides want.

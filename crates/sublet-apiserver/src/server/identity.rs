@@ -1,15 +1,21 @@
 //! Who sends a request, as whom, and whether they may; and what is told about that in the audit log.
 
 use super::Server;
+use super::connect::is_connection;
 use super::handle::{InProcess, Peer, attributes};
+use super::metrics::Authentication;
+use super::security::ISSUER;
 use crate::admission::UserInfo;
 use crate::audit::{AUDIT_ID, AuditConfig, Auditor, Record, audit_id};
-use crate::auth::authn::Certified;
 use crate::auth::authn::impersonation::impersonate;
-use crate::auth::authz::{Authorizer as _, Decision};
+use crate::auth::authn::{Certified, bearer, unauthorized};
+use crate::auth::authz::{Authorizer as _, Decision, has_group};
+use crate::auth::jwt::AuthenticationConfiguration;
+use crate::auth::{MASTERS, UNAUTHENTICATED};
+use crate::flow::{Classified, LEVEL_UID, SCHEMA_UID, Seat};
 use crate::http::{HttpResponse, Query, RequestInfo};
-use http::HeaderValue;
 use http::request::Parts;
+use http::{HeaderName, HeaderValue};
 use jiff::Timestamp;
 use std::sync::Arc;
 use sublet_machinery::ApiError;
@@ -24,6 +30,7 @@ pub(super) struct Trail {
     record: Option<Arc<Record>>,
     /// It was refused before anybody knew who sent it.
     refused: bool,
+    classified: Option<Classified>,
 }
 
 impl Trail {
@@ -50,17 +57,31 @@ impl Trail {
             Some(record) => record.answered(response, long_running).await,
             None => {}
         }
+        let headers = response.headers_mut();
         if let Some(id) = self.id {
-            response.headers_mut().entry(AUDIT_ID).or_insert(id);
+            headers.entry(AUDIT_ID).or_insert(id);
+        }
+        if let Some(Classified { schema_uid, level_uid }) = &self.classified {
+            for (name, uid) in [(SCHEMA_UID, schema_uid), (LEVEL_UID, level_uid)] {
+                headers.extend(HeaderValue::from_str(uid).ok().map(|uid| (HeaderName::from_static(name), uid)));
+            }
         }
     }
 }
+
+/// Whether a request is one of the server's own loops, in the same process.
+pub(super) fn is_own(parts: &Parts) -> bool {
+    parts.extensions.get::<InProcess>().is_some_and(|InProcess(user)| has_group(user, MASTERS))
+}
+
+/// There is no seat for a request.
+pub(super) struct TooManyRequests;
 
 impl Server {
     pub(super) fn trail(&self, parts: &Parts) -> Trail {
         let auditor = self.auditor();
         let named = auditor.is_some() || parts.extensions.get::<InProcess>().is_none();
-        Trail { id: named.then(|| audit_id(parts)), received: self.clock_now(), auditor, record: None, refused: false }
+        Trail { id: named.then(|| audit_id(parts)), received: self.clock_now(), auditor, record: None, refused: false, classified: None }
     }
 
     /// From now on requests are audited this way, or not at all.
@@ -79,12 +100,15 @@ impl Server {
 
     /// The user that the request is made as.
     pub(super) async fn identify(&self, parts: &Parts, query: &Query, info: &RequestInfo, trail: &mut Trail) -> Result<UserInfo, ApiError> {
-        let user = check_timeout(query.get("timeout")).and_then(|()| self.authenticate(parts));
+        let user = match check_timeout(query.get("timeout")) {
+            Ok(()) => self.authenticate(parts, info).await,
+            Err(error) => Err(error),
+        };
         trail.begin(parts, user.as_ref().ok(), info);
+        let user = user?;
         if let Some(record) = &trail.record {
             record.received().await;
         }
-        let user = user?;
         let acting = impersonate(&attributes(&user, info), &parts.headers, &*self.security().authorization)?;
         Ok(match acting {
             Some((acting, constraint)) => {
@@ -97,10 +121,41 @@ impl Server {
         })
     }
 
-    fn authenticate(&self, parts: &Parts) -> Result<UserInfo, ApiError> {
+    /// From now on the tokens of these issuers are believed, and no others beside the server's own.
+    pub fn set_authentication(&self, config: &AuthenticationConfiguration) -> Result<(), String> {
+        self.security().jwt.replace(config, &[ISSUER.to_string()])
+    }
+
+    async fn authenticate(&self, parts: &Parts, info: &RequestInfo) -> Result<UserInfo, ApiError> {
         if let Some(InProcess(user)) = parts.extensions.get::<InProcess>() {
             return Ok(UserInfo::clone(user));
         }
+        if let Some(token) = bearer::token(&parts.headers) {
+            self.prepare_token(&token).await;
+        }
+        let user = self.who_sent(parts);
+        let result = match &user {
+            Ok(user) if has_group(user, UNAUTHENTICATED) => None,
+            Ok(_) => Some(Authentication::Success),
+            Err(_) if bearer::token(&parts.headers).is_none() => Some(Authentication::Failure),
+            Err(_) => Some(Authentication::Error),
+        };
+        if let Some(result) = result {
+            self.metrics().authenticated(result);
+        }
+        let user = user?;
+        if has_group(&user, UNAUTHENTICATED) && !self.security().jwt.allows_anonymous(&info.path) {
+            return Err(unauthorized());
+        }
+        Ok(user)
+    }
+
+    /// Whoever issued the token is asked for keys, when that is needed to judge it.
+    pub(super) async fn prepare_token(&self, token: &str) {
+        self.security().jwt.prepare(token, self.store(), self.outgoing()).await;
+    }
+
+    fn who_sent(&self, parts: &Parts) -> Result<UserInfo, ApiError> {
         let now = self.clock_now();
         let certified = match parts.extensions.get::<Peer>() {
             None => Certified::Nobody,
@@ -108,6 +163,23 @@ impl Server {
             Some(_) => Certified::Refused,
         };
         self.security().authenticator.authenticate(certified, &parts.headers, now)
+    }
+
+    /// A place among the requests in work, for as long as the seat is held: a watch holds it until it has begun. Streams
+    /// to pods need none, nor do the server's own loops. `Err`: there is none, the client comes back later.
+    pub(super) async fn seat(
+        &self,
+        parts: &Parts,
+        user: &UserInfo,
+        info: &RequestInfo,
+        trail: &mut Trail,
+    ) -> Result<Option<Seat>, TooManyRequests> {
+        if is_own(parts) || is_connection(info) {
+            return Ok(None);
+        }
+        let (classified, seat) = self.flow().enter(self.store(), user, info).await;
+        trail.classified = Some(classified);
+        seat.map(Some).ok_or(TooManyRequests)
     }
 
     pub(super) fn authorize_request(&self, user: &UserInfo, info: &RequestInfo, trail: &Trail) -> Result<(), ApiError> {

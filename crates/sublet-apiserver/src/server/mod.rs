@@ -5,6 +5,7 @@ mod connect;
 mod convert;
 mod custom;
 mod documents;
+mod flow_status;
 mod handle;
 mod health;
 mod identity;
@@ -27,6 +28,7 @@ use crate::audit::Auditor;
 use crate::auth::authz::Authorization;
 use crate::auth::bootstrap::{self, BootstrapConfig};
 use crate::discovery::Documents;
+use crate::flow::FlowControl;
 use crate::hooks::{Connector, ServiceAllocator, UsageSource};
 use crate::outgoing::{Identity, Outgoing};
 use crate::reader::Reader;
@@ -37,12 +39,9 @@ use security::Security;
 use std::sync::{Arc, OnceLock, RwLock};
 use sublet_machinery::ApiError;
 use sublet_storage::{Backend, StorageError};
-use tokio::sync::{Notify, Semaphore};
+use tokio::sync::Notify;
+use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
-
-/// Requests in work at once, long-running ones apart; more are told to come back. As upstream's
-/// sum of `--max-requests-inflight` and `--max-mutating-requests-inflight`.
-const IN_FLIGHT_MAX: usize = 600;
 
 pub type MakePlugins = Box<dyn FnOnce(SignerPermission) -> Vec<Box<dyn Plugin>> + Send>;
 
@@ -80,7 +79,7 @@ struct Inner {
     front_proxy: RwLock<Option<Arc<Identity>>>,
     /// Who is told about requests; nobody as a rule.
     auditor: RwLock<Option<Arc<Auditor>>>,
-    in_flight: Semaphore,
+    flow: FlowControl,
     stop: CancellationToken,
     metrics: metrics::Metrics,
     name: String,
@@ -107,7 +106,7 @@ impl Server {
                 outgoing: Outgoing::default(),
                 front_proxy: RwLock::default(),
                 auditor: RwLock::default(),
-                in_flight: Semaphore::new(IN_FLIGHT_MAX),
+                flow: FlowControl::default(),
                 stop: CancellationToken::new(),
                 metrics: metrics::Metrics::default(),
                 name: config.name,
@@ -193,8 +192,8 @@ impl Server {
         &self.inner.outgoing
     }
 
-    pub(crate) fn in_flight(&self) -> &Semaphore {
-        &self.inner.in_flight
+    pub(crate) fn flow(&self) -> &FlowControl {
+        &self.inner.flow
     }
 
     pub(crate) fn metrics(&self) -> &metrics::Metrics {
@@ -224,6 +223,13 @@ impl Server {
 
     /// All plugins change the object; once more when webhooks or policies changed what others had seen.
     pub(crate) async fn mutate(&self, attributes: &mut Attributes<'_>) -> Result<(), ApiError> {
+        let started = Instant::now();
+        let admitted = self.mutate_all(attributes).await;
+        self.metrics().admission.observe("", attributes.operation_name(), "admit", admitted.is_err(), started.elapsed());
+        admitted
+    }
+
+    async fn mutate_all(&self, attributes: &mut Attributes<'_>) -> Result<(), ApiError> {
         let store: Arc<dyn crate::reader::Writer> = Arc::new(self.clone());
         self.mutate_once(attributes, &store).await?;
         if attributes.reinvocation.is_wanted {
@@ -253,6 +259,13 @@ impl Server {
     }
 
     pub(crate) async fn validate_admission(&self, attributes: &mut Attributes<'_>) -> Result<(), ApiError> {
+        let started = Instant::now();
+        let admitted = self.validate_all(attributes).await;
+        self.metrics().admission.observe("", attributes.operation_name(), "validate", admitted.is_err(), started.elapsed());
+        admitted
+    }
+
+    async fn validate_all(&self, attributes: &mut Attributes<'_>) -> Result<(), ApiError> {
         let store: Arc<dyn crate::reader::Writer> = Arc::new(self.clone());
         for plugin in &self.inner.plugins {
             if plugin.handles(attributes) {

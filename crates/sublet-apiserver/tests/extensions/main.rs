@@ -5,7 +5,9 @@ mod audit;
 #[path = "../common/mod.rs"]
 mod common;
 mod conversion;
+mod flow;
 mod mutations;
+mod oidc;
 mod policies;
 mod support;
 mod webhooks;
