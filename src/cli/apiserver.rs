@@ -1,5 +1,7 @@
 //! `sublet apiserver`
 
+use super::audit::AuditArguments;
+use super::authentication::AuthenticationArguments;
 use crate::compose::api_server::{ApiServer, ApiServerSpec, url};
 use crate::compose::controllers;
 use crate::compose::streams::{KubeletClient, KubeletStreams};
@@ -66,6 +68,10 @@ pub struct Arguments {
     /// Admission plugins to turn off
     #[arg(long, value_delimiter = ',', value_name = "PLUGINS")]
     disable_admission_plugins: Vec<String>,
+    #[command(flatten)]
+    audit: AuditArguments,
+    #[command(flatten)]
+    authentication: AuthenticationArguments,
     /// Where the addresses of Services come from; one range, or one of each family
     #[arg(long, value_delimiter = ',', default_value = "10.96.0.0/16", value_name = "CIDRS")]
     service_cluster_ip_range: Vec<IpNet>,
@@ -88,6 +94,7 @@ pub async fn run(arguments: Arguments) -> Result<ExitCode> {
     check_plugins("--enable-admission-plugins", &arguments.enable_admission_plugins)?;
     check_plugins("--disable-admission-plugins", &arguments.disable_admission_plugins)?;
     let without = left_out(&arguments.controllers)?;
+    let audit = arguments.audit.config()?;
     std::fs::create_dir_all(dir).with_context(|| format!("cannot create {}", dir.display()))?;
     let backend: Arc<dyn Backend> = match arguments.store {
         Store::Memory => Arc::new(MemoryBackend::new()),
@@ -134,6 +141,8 @@ pub async fn run(arguments: Arguments) -> Result<ExitCode> {
         api.server.set_connector(Arc::new(KubeletStreams::new(api.server.clone(), &client)?));
     }
     let cancel = CancellationToken::new();
+    api.server.set_audit(audit).await.context("--audit-log-path")?;
+    arguments.authentication.apply(&api.server, cancel.clone())?;
     let controllers = without.map(|without| {
         controllers::start(
             api.client("sublet"),

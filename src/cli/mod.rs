@@ -1,6 +1,8 @@
 //! The command line: one file per subcommand.
 
 mod apiserver;
+mod audit;
+mod authentication;
 mod check;
 mod clusters;
 mod completion;
@@ -52,7 +54,7 @@ enum Command {
     /// Run an embedded host cluster and the operator in this process
     Dev(dev::Arguments),
     /// Run a Kubernetes API server with its controllers, alone
-    Apiserver(apiserver::Arguments),
+    Apiserver(Box<apiserver::Arguments>),
     /// Run the operator: in a cluster, or against one from outside of it
     Operator(operator::Arguments),
     /// Run the control planes that an operator placed in this pod
@@ -101,7 +103,7 @@ pub fn run() -> ExitCode {
         match arguments.command {
             Command::Demo(a) => demo::run(a).await,
             Command::Dev(a) => dev::run(a).await,
-            Command::Apiserver(a) => apiserver::run(a).await,
+            Command::Apiserver(a) => apiserver::run(*a).await,
             Command::Operator(a) => operator::run(a).await,
             Command::Shard(a) => shard::run(a).await,
             Command::Check(a) => check::run(a).await,

@@ -134,6 +134,9 @@ impl ApiServer {
         if let Err(error) = self.listening.await {
             tracing::error!(%error, "the listener ended badly");
         }
+        if let Err(error) = self.server.set_audit(None).await {
+            tracing::error!(%error, "the audit log ended badly");
+        }
         self.backend.close();
     }
 }

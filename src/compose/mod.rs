@@ -11,6 +11,7 @@ pub mod in_cluster;
 pub mod name_server;
 pub mod packed;
 pub mod placed;
+pub mod settings;
 pub mod simulated_streams;
 pub mod simulated_usage;
 pub mod streams;

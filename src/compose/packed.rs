@@ -276,7 +276,8 @@ impl ControlPlanes for Packed {
                 place.dir.display()
             )));
         }
-        running.follow_keys(pki).map_err(|e| ControlPlaneError::Failed(format!("{e:#}")))?;
+        running.follow_keys(pki).map_err(failed)?;
+        running.follow_settings(tenant, &place.dir).await.map_err(failed)?;
         Ok(running.url().to_string())
     }
 

@@ -5,6 +5,7 @@ use super::api_server::{ApiServer, ApiServerSpec};
 use super::controllers;
 use super::front::{self, Bound};
 use super::name_server;
+use super::settings::Settings;
 use super::streams::{Copies, HostStreams, Remote};
 use super::usage::{HostUsage, TenantUsage};
 use anyhow::{Context as _, Result};
@@ -52,6 +53,7 @@ pub struct ControlPlane {
     controllers_cancel: CancellationToken,
     streams: Option<Arc<HostStreams>>,
     syncer: Option<RunningSyncer>,
+    settings: Settings,
 }
 
 /// A syncer at work.
@@ -178,7 +180,12 @@ impl ControlPlane {
             controllers_cancel,
             streams: None,
             syncer: None,
+            settings: Settings::default(),
         };
+        if let Err(error) = plane.follow_settings(tenant, &place.dir).await {
+            plane.stop().await;
+            return Err(error);
+        }
         plane.attach_syncer(tenant, place);
         Ok(plane)
     }
@@ -248,6 +255,11 @@ impl ControlPlane {
             self.pki = pki.clone();
         }
         Ok(())
+    }
+
+    /// Takes new settings without a restart. Those that are wrong change nothing.
+    pub async fn follow_settings(&mut self, tenant: &Tenant, dir: &Path) -> Result<()> {
+        Settings::of(&tenant.cluster()).apply(&mut self.settings, &self.api.server, dir).await
     }
 
     pub fn status(&self) -> PlaneStatus {

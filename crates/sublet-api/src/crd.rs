@@ -92,6 +92,8 @@ fn spec() -> Value {
                 "properties": {"enforce": {"type": "string", "default": "baseline", "enum": ["privileged", "baseline", "restricted"],
                     "description": "The least Pod Security Standard of all pods of the tenant; labels of its namespaces may ask for more."}},
             },
+            "audit": crate::settings::audit_schema(),
+            "authentication": crate::settings::authentication_schema(),
             "kubeconfigs": kubeconfigs(),
             "access": {
                 "type": "object",

@@ -11,10 +11,12 @@ pub mod condition;
 mod crd;
 pub mod marks;
 mod nodes;
+mod settings;
 mod virtual_cluster;
 
 pub use crd::virtual_cluster_crd;
 pub use nodes::{NodeAddresses, NodeRules, ShowNodes};
+pub use settings::{AuditRules, AuditTarget};
 pub use virtual_cluster::{
     Expose, KindRule, Layout, Mode, Phase, Placement, PodSecurity, Report, Source, State, Store, VirtualCluster, WantedKubeconfig,
 };

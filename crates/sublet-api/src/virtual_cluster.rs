@@ -1,6 +1,7 @@
 //! A reader of `VirtualCluster` objects: every field with its default.
 
 use crate::nodes::{self, NodeRules};
+use crate::settings::{self, AuditRules};
 use serde_json::Value;
 use std::collections::BTreeMap;
 use sublet_machinery::ObjectExt;
@@ -281,6 +282,16 @@ impl<'a> VirtualCluster<'a> {
             Some("restricted") => PodSecurity::Restricted,
             _ => PodSecurity::Baseline,
         }
+    }
+
+    /// What is audited; nothing when there is no policy.
+    pub fn audit(&self) -> Option<AuditRules> {
+        AuditRules::of(&self.object["spec"]["audit"])
+    }
+
+    /// An AuthenticationConfiguration, when there is one.
+    pub fn authentication(&self) -> Option<Value> {
+        settings::completed(&self.object["spec"]["authentication"], "apiserver.config.k8s.io/v1", "AuthenticationConfiguration")
     }
 
     /// Share of the host's attention beside other tenants.

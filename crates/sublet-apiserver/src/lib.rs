@@ -7,11 +7,13 @@
 
 pub mod admission;
 pub mod allocator;
+pub mod audit;
 pub mod auth;
 pub mod cel;
 pub mod crd;
 pub mod discovery;
 pub mod facts;
+mod flow;
 pub mod hooks;
 pub mod http;
 pub mod openapi;

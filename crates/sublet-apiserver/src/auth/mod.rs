@@ -9,6 +9,7 @@
 pub mod authn;
 pub mod authz;
 pub mod bootstrap;
+pub mod jwt;
 pub mod reviews;
 #[cfg(test)]
 pub(crate) mod testing;

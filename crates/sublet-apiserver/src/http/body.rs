@@ -37,8 +37,29 @@ impl Body {
         Self::Full(None)
     }
 
+    /// The same body, which keeps something until it ends.
+    pub(crate) fn holding(self, kept: impl Send + Unpin + 'static) -> Self {
+        match self {
+            Self::Stream(stream) => Self::stream(Holding { stream, _kept: kept }),
+            full => full,
+        }
+    }
+
     pub fn stream(stream: impl Stream<Item = Result<Bytes, BoxError>> + Send + 'static) -> Self {
         Self::Stream(Box::pin(stream))
+    }
+}
+
+struct Holding<K> {
+    stream: BoxStream<'static, Result<Bytes, BoxError>>,
+    _kept: K,
+}
+
+impl<K: Unpin> Stream for Holding<K> {
+    type Item = Result<Bytes, BoxError>;
+
+    fn poll_next(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Self::Item>> {
+        self.stream.as_mut().poll_next(cx)
     }
 }
 

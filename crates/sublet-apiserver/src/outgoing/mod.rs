@@ -124,14 +124,31 @@ impl Outgoing {
 
     /// Posts JSON and reads the JSON answer, within `timeout`.
     pub(crate) async fn call(&self, reader: &dyn Reader, target: &Target, body: Bytes, timeout: Duration) -> Result<Bytes, CallError> {
-        let deadline = Instant::now() + timeout;
         let path = format!("{}?timeout={}s", target.path, timeout.as_secs().max(1));
+        self.exchange(reader, target, Method::POST, &path, body, timeout).await
+    }
+
+    /// Reads a JSON document, within `timeout`.
+    pub(crate) async fn get(&self, reader: &dyn Reader, target: &Target, timeout: Duration) -> Result<Bytes, CallError> {
+        self.exchange(reader, target, Method::GET, &target.path, Bytes::new(), timeout).await
+    }
+
+    async fn exchange(
+        &self,
+        reader: &dyn Reader,
+        target: &Target,
+        method: Method,
+        path: &str,
+        body: Bytes,
+        timeout: Duration,
+    ) -> Result<Bytes, CallError> {
+        let deadline = Instant::now() + timeout;
         let url = format!("https://{}{path}", target.authority());
-        let failed = |why: String| CallError::Transport(format!("Post {url:?}: {why}"));
+        let failed = |why: String| CallError::Transport(format!("{} {url:?}: {why}", go_method(&method)));
         let request = || {
             let request = Request::builder()
-                .method(Method::POST)
-                .uri(&path)
+                .method(method.clone())
+                .uri(path)
                 .header(http::header::HOST, target.authority())
                 .header(http::header::CONTENT_TYPE, "application/json")
                 .header(http::header::ACCEPT, "application/json, */*")

@@ -64,12 +64,20 @@ fn summary(body: &[u8]) -> String {
 /// Any JSON or YAML body, without a schema.
 pub fn parse_body(request: &ResourceRequest<'_>) -> Result<Value, ApiError> {
     let (text, _) = json_text(request, content_type(request.headers))?;
-    structural::decode(&text).map(|d| d.value).map_err(|e| ApiError::bad_request(e.to_string()))
+    let value = structural::decode(&text).map(|d| d.value).map_err(|e| ApiError::bad_request(e.to_string()))?;
+    if let Some(record) = request.audit {
+        record.requested(&value, || value.clone());
+    }
+    Ok(value)
 }
 
 /// A patch body as JSON, with the strict errors of its text.
 pub fn parse_patch(request: &ResourceRequest<'_>) -> Result<Decoded, ApiError> {
-    structural::decode(&request.body).map_err(|_| ApiError::bad_request("invalid JSON patch"))
+    let patch = structural::decode(&request.body).map_err(|_| ApiError::bad_request("invalid JSON patch"))?;
+    if let Some(record) = request.audit {
+        record.patched(&patch.value);
+    }
+    Ok(patch)
 }
 
 pub fn unsupported(request: &ResourceRequest<'_>) -> ApiError {
@@ -87,13 +95,24 @@ pub fn object(request: &ResourceRequest<'_>, options_kind: &str) -> Result<Value
         // The YAML reader's errors come as one.
         strict_yaml = vec![format!("yaml: unmarshal errors:\n  {}", strict_yaml.join("\n  "))];
     }
-    read(request, &text, strict_yaml, validation).map_err(|unreadable| match unreadable {
+    let object = read(request, &text, strict_yaml, validation).map_err(|unreadable| match unreadable {
         Unreadable::Unrecognized(why) => {
             unrecognized(&request.resource, &request.body, &format!("couldn't get version/kind; json parse error: {why}"))
         }
         Unreadable::Unfit(why) | Unreadable::Mistyped { why, .. } => unfit(&request.resource, &why),
         Unreadable::Other(error) => error,
-    })
+    })?;
+    if let Some(record) = request.audit {
+        record.requested(&object, || with_defaults(&request.resource, &object));
+    }
+    Ok(object)
+}
+
+/// The object as whoever audits sees it.
+fn with_defaults(resource: &Resource, object: &Value) -> Value {
+    let mut object = object.clone();
+    super::write::apply_defaults(resource, &mut object);
+    object
 }
 
 /// The configuration of a server-side apply: YAML whatever the Content-Type says. Its fields become owned, so that
@@ -138,6 +157,9 @@ pub fn applied(request: &ResourceRequest<'_>) -> Result<Value, ApiError> {
         document.duplicates.into_iter().for_each(|problem| request.warn(problem));
     }
     check_type(resource, &mut value)?;
+    if let Some(record) = request.audit {
+        record.patched(&value);
+    }
     Ok(value)
 }
 
@@ -360,12 +382,24 @@ pub fn options_body(request: &ResourceRequest<'_>) -> Result<Value, ApiError> {
         return Err(ApiError::bad_request(format!("no kind {kind:?} is registered for version {version:?}")));
     }
     match decoded.type_error {
-        None => Ok(value),
+        None => {
+            if let Some(record) = request.audit {
+                record.requested(&value, || as_options(value.clone()));
+            }
+            Ok(value)
+        }
         Some(why) => {
             tells_its_type(&text).map_err(|e| syntax(&e))?;
             Err(ApiError::bad_request(why))
         }
     }
+}
+
+/// Options as upstream's log shows them.
+fn as_options(mut options: Value) -> Value {
+    options["kind"] = json!("DeleteOptions");
+    options["apiVersion"] = json!("meta.k8s.io/__internal");
+    options
 }
 
 /// A body that must be of one kind, for subresources. `package` is where upstream has the kind.

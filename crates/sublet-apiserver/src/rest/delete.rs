@@ -169,7 +169,8 @@ impl Server {
             check_preconditions(resource, &old, options)?;
             let mut attributes = Attributes {
                 namespace,
-                name,
+                // A request about a collection names none of its objects; each is shown as what it was.
+                name: if request.info.verb == "deletecollection" { "" } else { name },
                 old: Some(old.clone()),
                 dry_run: options.dry_run,
                 delete_options: Some(options),

@@ -15,6 +15,7 @@ pub mod watch;
 pub mod write;
 
 use crate::admission::{Attributes, UserInfo};
+use crate::audit::Record;
 use crate::http::negotiate::Accepted;
 use crate::http::{Query, RequestInfo};
 use crate::registry::{Resource, Snapshot};
@@ -34,6 +35,8 @@ pub struct ResourceRequest<'a> {
     pub body: bytes::Bytes,
     /// Texts for Warning headers, collected on the way.
     pub warnings: Mutex<Vec<String>>,
+    /// What the audit log is told, when it wants to know.
+    pub audit: Option<&'a Record>,
 }
 
 impl ResourceRequest<'_> {
@@ -41,9 +44,12 @@ impl ResourceRequest<'_> {
         self.warnings.lock().expect("no holder of this lock panics").push(text.into());
     }
 
-    /// What admission warned of goes to the client, whatever becomes of the request.
+    /// What admission warned of goes to the client, and what it noted to whoever audits, whatever becomes of the request.
     pub(crate) fn pass_warnings(&self, attributes: &mut Attributes<'_>) {
         attributes.warnings.drain(..).for_each(|warning| self.warn(warning));
+        if let Some(record) = self.audit {
+            attributes.annotations.iter().for_each(|(key, value)| record.annotate(key, value));
+        }
     }
 
     /// The namespace of a namespaced resource; an error when the path has none where it must.

@@ -3,16 +3,16 @@
 use super::Server;
 use super::connect::is_connection;
 use super::health;
+use super::identity::{Trail, is_own};
+use super::metrics::Counted;
 use super::system::system_user;
 use super::websocket;
 use crate::admission::UserInfo;
-use crate::auth::authn::Certified;
-use crate::auth::authn::impersonation::impersonate;
 use crate::auth::authz::AuthzAttributes;
 use crate::http::body::{self, BoxError};
 use crate::http::negotiate::{self, Accepted, Encoding};
 use crate::http::respond::{self, HttpResponse};
-use crate::http::{Query, RequestInfo};
+use crate::http::{Body, Query, RequestInfo};
 use crate::registry::{Resource, Snapshot};
 use crate::rest::ResourceRequest;
 use crate::rest::delete::DeleteOptions;
@@ -24,9 +24,9 @@ use jiff::Timestamp;
 use serde_json::json;
 use std::borrow::Cow;
 use std::sync::{Arc, Mutex};
+use std::time::Duration;
 use sublet_machinery::selector::FieldSelector;
-use sublet_machinery::structural::format::parse_go_duration;
-use sublet_machinery::{ApiError, Reason};
+use sublet_machinery::{ApiError, ObjectExt as _, Reason};
 
 /// Marks a request from within the process; the identity needs no proof.
 #[derive(Clone)]
@@ -60,16 +60,38 @@ impl Server {
         }
         let fallback = accepted.clone().unwrap_or_default();
         let started = tokio::time::Instant::now();
-        let mut response = match self.answer(&parts, body, &query, &info, accepted).await {
+        let long_running = is_long_running(&info);
+        let counted = !is_own(&parts);
+        let _in_flight = (counted && !long_running).then(|| InFlight::new(self, !matches!(info.verb, "get" | "list" | "head")));
+        let mut trail = self.trail(&parts);
+        let mut response = match self.answer(&parts, body, &query, &info, accepted, &mut trail).await {
             Ok(response) => response,
             Err(error) => respond::error(&error, Accepted { form: Default::default(), ..fallback }),
         };
+        trail.end(&mut response, long_running).await;
         if gzip {
             response = respond::compress(response);
         }
         let status = response.status().as_u16();
         tracing::debug!(server = %self.name(), verb = info.verb, path = %info.path, status, duration_ms = started.elapsed().as_millis() as u64, "request");
-        self.metrics().count(&info, status, started.elapsed());
+        // The own loops of thousands of idle tenants would fill memory with what they ask for.
+        if counted { self.count(&info, &query, &parts.headers, response, started.elapsed()) } else { response }
+    }
+
+    /// Counts a request; one that lasts is counted among those in work until its answer ends.
+    fn count(&self, info: &RequestInfo, query: &Query, headers: &HeaderMap, mut response: HttpResponse, took: Duration) -> HttpResponse {
+        let status = response.status().as_u16();
+        // What answered with success is served.
+        let served = status < 400 || self.registry().snapshot().find(&info.group, &info.version, &info.resource).is_some();
+        let apply = info.verb == "patch" && negotiate::content_type(headers).starts_with("application/apply-patch");
+        let counted = Counted { info, served, dry_run: query.has("dryRun"), apply };
+        let lasts = is_long_running(info);
+        self.metrics().requests.count(&counted, status, (!lasts).then_some(took));
+        if lasts && let Body::Stream(_) = response.body() {
+            let running = self.metrics().requests.lasting(&counted);
+            let body = std::mem::replace(response.body_mut(), Body::empty());
+            *response.body_mut() = body.holding(running);
+        }
         response
     }
 
@@ -80,6 +102,7 @@ impl Server {
         query: &Query,
         info: &RequestInfo,
         accepted: Result<Accepted, ApiError>,
+        trail: &mut Trail,
     ) -> Result<HttpResponse, ApiError>
     where
         B: http_body::Body<Data = Bytes> + Send + 'static,
@@ -89,18 +112,9 @@ impl Server {
             return Err(ApiError::unavailable("the server is shutting down"));
         }
         let connects = is_connection(info);
-        let long_running = info.verb == "watch" || connects;
-        if !long_running {
-            check_timeout(query.get("timeout"))?;
-        }
-        let user = self.identify(parts, info)?;
-        self.authorize(&user, &by_selected_name(info, query))?;
-        let _permit = if long_running {
-            None
-        } else {
-            let permit = self.in_flight().try_acquire();
-            Some(permit.map_err(|_| ApiError::too_many_requests("Too many requests, please try again later.", 1))?)
-        };
+        let user = self.identify(parts, query, info, trail).await?;
+        let Ok(_seat) = self.seat(parts, &user, info, trail).await else { return Ok(too_many_requests()) };
+        self.authorize_request(&user, &by_selected_name(info, query), trail)?;
         if let Some(api) = self.api_service_for(&info.path) {
             let body = body::read(body).await?;
             return Ok(self.pass_on(&api, parts, &user, body).await);
@@ -135,6 +149,7 @@ impl Server {
             registry,
             body,
             warnings: Mutex::default(),
+            audit: trail.record(),
         };
         let mut response = match stream {
             Some(stream) => self.connect(&request, parts, stream.map_err(Into::into).boxed_unsync()).await,
@@ -158,31 +173,13 @@ impl Server {
             respond::add_warnings(response, &warnings);
             respond::add_warnings(response, deprecated.as_slice());
         }
-        response
-    }
-
-    fn identify(&self, parts: &Parts, info: &RequestInfo) -> Result<UserInfo, ApiError> {
-        let security = self.security();
-        let user = match parts.extensions.get::<InProcess>() {
-            Some(InProcess(user)) => UserInfo::clone(user),
-            None => {
-                let now = self.clock_now();
-                let certified = match parts.extensions.get::<Peer>() {
-                    None => Certified::Nobody,
-                    Some(Peer::User { user, until }) if *until >= now => Certified::User(user),
-                    Some(_) => Certified::Refused,
-                };
-                let user = security.authenticator.authenticate(certified, &parts.headers, now);
-                self.mark_used_tokens();
-                user?
+        if deprecated.is_some() && request.resource.custom.is_none() {
+            self.metrics().deprecated(&info.group, &info.version, &info.resource, &info.subresource);
+            if let Some(record) = request.audit {
+                record.annotate("k8s.io/deprecated", "true");
             }
-        };
-        let acting = impersonate(&attributes(&user, info), &parts.headers, &*security.authorization)?;
-        Ok(acting.unwrap_or(user))
-    }
-
-    fn authorize(&self, user: &UserInfo, info: &RequestInfo) -> Result<(), ApiError> {
-        self.authorization().check(&attributes(user, info))
+        }
+        response
     }
 
     /// An update that creates needs the right to create.
@@ -214,6 +211,9 @@ impl Server {
         if matches!(resource.group.as_str(), "authentication.k8s.io" | "authorization.k8s.io") && info.verb == "create" {
             let accepted = Accepted { pretty: request.accepted.pretty, ..negotiate::accept_answer(request.headers)? };
             let body = self.asked(request)?;
+            if resource.kind == "TokenReview" {
+                self.prepare_token(body.str_at("/spec/token").unwrap_or_default()).await;
+            }
             let answer = self.security().reviews.review(&resource.kind, request.namespace(), body, request.user, self.clock_now())?;
             return Ok(respond::value(StatusCode::CREATED, accepted, &answer));
         }
@@ -252,6 +252,7 @@ impl Server {
             registry: request.registry.clone(),
             body: request.body.clone(),
             warnings: Mutex::default(),
+            audit: request.audit,
         };
         self.bind(&of_pod, &info.name).await
     }
@@ -286,6 +287,7 @@ impl Server {
             registry: self.registry().snapshot(),
             body: Bytes::new(),
             warnings: Mutex::default(),
+            audit: None,
         };
         match self.delete_object_in(&request, namespace, name, options).await {
             Err(error) if error.is(Reason::NotFound) => Ok(()),
@@ -339,12 +341,35 @@ impl Server {
     }
 }
 
-/// How long the client waits is its own affair, but it must say so in Go's notation.
-fn check_timeout(timeout: &str) -> Result<(), ApiError> {
-    if timeout.is_empty() || parse_go_duration(timeout).is_some() {
-        return Ok(());
+/// A request in work.
+struct InFlight<'s> {
+    server: &'s Server,
+    writes: bool,
+}
+
+impl<'s> InFlight<'s> {
+    fn new(server: &'s Server, writes: bool) -> Self {
+        server.metrics().requests.begin(writes);
+        Self { server, writes }
     }
-    Err(ApiError::bad_request(format!("invalid timeout specified in the request URL - time: invalid duration {timeout:?}")))
+}
+
+impl Drop for InFlight<'_> {
+    fn drop(&mut self) {
+        self.server.metrics().requests.end(self.writes);
+    }
+}
+
+/// A client of the API waits as long as told, and tries again.
+fn too_many_requests() -> HttpResponse {
+    let mut response = respond::text(StatusCode::TOO_MANY_REQUESTS, "Too many requests, please try again later.\n");
+    response.headers_mut().insert(http::header::RETRY_AFTER, http::HeaderValue::from_static("1"));
+    response
+}
+
+/// Watches and connections last as long as both sides want.
+fn is_long_running(info: &RequestInfo) -> bool {
+    info.verb == "watch" || is_connection(info)
 }
 
 /// A name must be good for a path.

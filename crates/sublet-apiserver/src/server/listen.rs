@@ -2,6 +2,7 @@
 
 use super::Server;
 use super::handle::Peer;
+use crate::audit::RemoteAddress;
 use crate::auth::authn::certificate;
 use crate::auth::tls::ServerTls;
 use hyper::body::Incoming;
@@ -83,6 +84,7 @@ async fn connection(
     watcher: hyper_util::server::graceful::Watcher,
 ) -> Result<(), Box<dyn std::error::Error + Send + Sync>> {
     stream.set_nodelay(true)?;
+    let remote = stream.peer_addr()?;
     let stream = tokio::time::timeout(HANDSHAKE_TIMEOUT, TlsAcceptor::from(tls.config.clone()).accept(stream)).await??;
     let peer = match stream.get_ref().1.peer_certificates() {
         Some(chain) if !tls.is_good(chain) => Some(Peer::Refused),
@@ -91,6 +93,7 @@ async fn connection(
     };
     let service = service_fn(move |mut request: http::Request<Incoming>| {
         let server = server.clone();
+        request.extensions_mut().insert(RemoteAddress(remote));
         if let Some(peer) = &peer {
             request.extensions_mut().insert(peer.clone());
         }

@@ -5,8 +5,10 @@ mod connect;
 mod convert;
 mod custom;
 mod documents;
+mod flow_status;
 mod handle;
 mod health;
+mod identity;
 mod listen;
 mod local;
 mod metrics;
@@ -23,10 +25,12 @@ pub use listen::{Listening, listen};
 pub use security::{ISSUER, SecurityConfig};
 
 use crate::admission::{Attributes, Plugin, SignerPermission};
+use crate::audit::Auditor;
 use crate::auth::authz::Authorization;
 use crate::auth::bootstrap::{self, BootstrapConfig};
 use crate::auth::tokens::KeyError;
 use crate::discovery::Documents;
+use crate::flow::FlowControl;
 use crate::hooks::{Connector, ServiceAllocator, UsageSource};
 use crate::outgoing::{Identity, Outgoing};
 use crate::reader::Reader;
@@ -37,12 +41,9 @@ use security::Security;
 use std::sync::{Arc, OnceLock, RwLock};
 use sublet_machinery::ApiError;
 use sublet_storage::{Backend, StorageError};
-use tokio::sync::{Notify, Semaphore};
+use tokio::sync::Notify;
+use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
-
-/// Requests in work at once, long-running ones apart; more are told to come back. As upstream's
-/// sum of `--max-requests-inflight` and `--max-mutating-requests-inflight`.
-const IN_FLIGHT_MAX: usize = 600;
 
 pub type MakePlugins = Box<dyn FnOnce(SignerPermission) -> Vec<Box<dyn Plugin>> + Send>;
 
@@ -78,7 +79,9 @@ struct Inner {
     outgoing: Outgoing,
     /// What this server shows to the servers behind APIServices; replaced when it is renewed.
     front_proxy: RwLock<Option<Arc<Identity>>>,
-    in_flight: Semaphore,
+    /// Who is told about requests; nobody as a rule.
+    auditor: RwLock<Option<Arc<Auditor>>>,
+    flow: FlowControl,
     stop: CancellationToken,
     metrics: metrics::Metrics,
     name: String,
@@ -104,7 +107,8 @@ impl Server {
                 usage_changed: Notify::new(),
                 outgoing: Outgoing::default(),
                 front_proxy: RwLock::default(),
-                in_flight: Semaphore::new(IN_FLIGHT_MAX),
+                auditor: RwLock::default(),
+                flow: FlowControl::default(),
                 stop: CancellationToken::new(),
                 metrics: metrics::Metrics::default(),
                 name: config.name,
@@ -195,8 +199,8 @@ impl Server {
         &self.inner.outgoing
     }
 
-    pub(crate) fn in_flight(&self) -> &Semaphore {
-        &self.inner.in_flight
+    pub(crate) fn flow(&self) -> &FlowControl {
+        &self.inner.flow
     }
 
     pub(crate) fn metrics(&self) -> &metrics::Metrics {
@@ -226,6 +230,13 @@ impl Server {
 
     /// All plugins change the object; once more when webhooks or policies changed what others had seen.
     pub(crate) async fn mutate(&self, attributes: &mut Attributes<'_>) -> Result<(), ApiError> {
+        let started = Instant::now();
+        let admitted = self.mutate_all(attributes).await;
+        self.metrics().admission.observe("", attributes.operation_name(), "admit", admitted.is_err(), started.elapsed());
+        admitted
+    }
+
+    async fn mutate_all(&self, attributes: &mut Attributes<'_>) -> Result<(), ApiError> {
         let store: Arc<dyn crate::reader::Writer> = Arc::new(self.clone());
         self.mutate_once(attributes, &store).await?;
         if attributes.reinvocation.is_wanted {
@@ -255,6 +266,13 @@ impl Server {
     }
 
     pub(crate) async fn validate_admission(&self, attributes: &mut Attributes<'_>) -> Result<(), ApiError> {
+        let started = Instant::now();
+        let admitted = self.validate_all(attributes).await;
+        self.metrics().admission.observe("", attributes.operation_name(), "validate", admitted.is_err(), started.elapsed());
+        admitted
+    }
+
+    async fn validate_all(&self, attributes: &mut Attributes<'_>) -> Result<(), ApiError> {
         let store: Arc<dyn crate::reader::Writer> = Arc::new(self.clone());
         for plugin in &self.inner.plugins {
             if plugin.handles(attributes) {

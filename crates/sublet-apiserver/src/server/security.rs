@@ -3,6 +3,7 @@
 use crate::admission::{SignerPermission, UserInfo};
 use crate::auth::authn::{Authenticator, StaticTokens, TokenAuthenticator};
 use crate::auth::authz::{Authorization, Authorizer, AuthzAttributes, Decision, Mode};
+use crate::auth::jwt::JwtAuthenticators;
 use crate::auth::reviews::Reviews;
 use crate::auth::tokens::{KeyError, ServiceAccountTokens, TokenConfig};
 use crate::reader::Reader;
@@ -28,6 +29,7 @@ pub(crate) struct Security {
     pub authorization: Arc<Authorization>,
     pub tokens: Arc<ServiceAccountTokens>,
     pub reviews: Reviews,
+    pub jwt: Arc<JwtAuthenticators>,
 }
 
 impl Security {
@@ -43,14 +45,15 @@ impl Security {
             },
             reader.clone(),
         )?);
-        let mut ways: Vec<Arc<dyn TokenAuthenticator>> = vec![tokens.clone()];
+        let jwt = Arc::new(JwtAuthenticators::new(audiences.clone()));
+        let mut ways: Vec<Arc<dyn TokenAuthenticator>> = vec![tokens.clone(), jwt.clone()];
         if let Some(static_tokens) = config.static_tokens {
             ways.insert(0, Arc::new(static_tokens));
         }
         let authenticator = Arc::new(Authenticator::new(ways, audiences, true));
         let authorization = Arc::new(Authorization::new(config.authorization, reader));
         let reviews = Reviews::new(authenticator.clone(), authorization.clone());
-        Ok(Self { authenticator, authorization, tokens, reviews })
+        Ok(Self { authenticator, authorization, tokens, reviews, jwt })
     }
 }
 

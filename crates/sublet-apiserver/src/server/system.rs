@@ -28,7 +28,9 @@ impl Server {
             // An update that removed the last finalizer removed the object.
             return self.after_delete(resource, old).await;
         }
-        if is_definition(resource) {
+        if is_flow(resource) {
+            self.flow_changed().await;
+        } else if is_definition(resource) {
             self.definition_changed(&match written {
                 Written::Entry(entry) => entry.value(),
                 Written::Value(value) => value.clone(),
@@ -65,8 +67,15 @@ impl Server {
             }
         } else if is_definition(resource) {
             self.definition_gone(old);
+        } else if is_flow(resource) {
+            self.restore_flow().await;
+            self.flow_changed().await;
         }
     }
+}
+
+fn is_flow(resource: &Resource) -> bool {
+    resource.group == "flowcontrol.apiserver.k8s.io"
 }
 
 fn is_definition(resource: &Resource) -> bool {

@@ -61,8 +61,23 @@ fn validate_status(object: &Value) -> Vec<FieldError> {
     })
 }
 
+/// The names of schemas, and of levels, that always exist.
+pub(crate) const MANDATORY_FLOW_NAMES: [&str; 2] = ["exempt", "catch-all"];
+
+/// The spec of the two levels that always exist.
+pub(crate) fn mandatory_level(name: &str) -> Option<Value> {
+    match name {
+        "exempt" => Some(json!({"type": "Exempt", "exempt": {"nominalConcurrencyShares": 0, "lendablePercent": 0}})),
+        "catch-all" => {
+            let limited = json!({"nominalConcurrencyShares": 5, "lendablePercent": 0, "limitResponse": {"type": "Reject"}});
+            Some(json!({"type": "Limited", "limited": limited}))
+        }
+        _ => None,
+    }
+}
+
 /// The spec of the two schemas that always exist.
-fn mandatory_schema(name: &str) -> Option<Value> {
+pub(crate) fn mandatory_schema(name: &str) -> Option<Value> {
     let every = |subjects: Value| {
         json!([{
             "subjects": subjects,
@@ -257,11 +272,8 @@ fn validate_mandatory_level(level: &Value, spec: &Field<'_>, errors: &mut Errors
         "exempt" if spec.value["type"] != "Exempt" || spec.at("limited").is_set() => {
             errors.add(spec.invalid("spec of 'exempt' except the 'spec.exempt' field must equal the fixed value"));
         }
-        "catch-all" => {
-            let limited = json!({"nominalConcurrencyShares": 5, "lendablePercent": 0, "limitResponse": {"type": "Reject"}});
-            if *spec.value != json!({"type": "Limited", "limited": limited}) {
-                errors.add(spec.invalid("spec of 'catch-all' must equal the fixed value"));
-            }
+        "catch-all" if mandatory_level("catch-all").is_some_and(|fixed| fixed != *spec.value) => {
+            errors.add(spec.invalid("spec of 'catch-all' must equal the fixed value"));
         }
         _ => {}
     }

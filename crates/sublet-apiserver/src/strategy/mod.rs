@@ -28,6 +28,7 @@ mod table;
 pub use pod::validate_binding;
 pub use table::{deprecation, of};
 
+pub(crate) use flow_control::{MANDATORY_FLOW_NAMES, mandatory_level, mandatory_schema};
 use serde_json::Value;
 use sublet_machinery::FieldError;
 

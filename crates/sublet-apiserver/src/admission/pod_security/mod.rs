@@ -36,6 +36,8 @@ const TEMPLATES: [(&str, &str); 8] = [
     ("cronjobs.batch", "/spec/jobTemplate/spec/template"),
 ];
 
+const ANNOTATIONS: &str = "pod-security.kubernetes.io/";
+
 const PODS_CHECKED_MAX: usize = 3000;
 
 #[async_trait]
@@ -61,6 +63,7 @@ impl Plugin for PodSecurity {
             if let (Some(namespace), Some(template)) = (namespace, object.pointer(path).filter(|template| template.is_object())) {
                 let (policy, _) = level::read(&namespace);
                 let policy = policy.at_least(self.least);
+                note(attributes, policy.audit, pod_of(template));
                 warn(attributes, policy.warn, pod_of(template));
             }
             return Ok(());
@@ -70,13 +73,20 @@ impl Plugin for PodSecurity {
         };
         let (policy, errors) = level::read(&namespace);
         let policy = policy.at_least(self.least);
-        if errors.is_empty() && policy.is_anything_allowed() {
+        let anything = errors.is_empty() && policy.is_anything_allowed();
+        if !anything && attributes.old.as_ref().is_some_and(|old| !changes_images(&object, old)) {
             return Ok(());
         }
-        if attributes.old.as_ref().is_some_and(|old| !changes_images(&object, old)) {
+        attributes.annotations.insert(format!("{ANNOTATIONS}enforce-policy"), policy.enforce.to_string());
+        if anything {
             return Ok(());
+        }
+        if !errors.is_empty() {
+            let why: Vec<String> = errors.iter().map(ToString::to_string).collect();
+            attributes.annotations.insert(format!("{ANNOTATIONS}error"), format!("Failed to parse policy: {}", why.join(", ")));
         }
         let found = evaluate(policy.enforce, pod_of(&object));
+        note(attributes, policy.audit, pod_of(&object));
         if !found.is_empty() {
             return Err(attributes.forbidden(format_args!("violates PodSecurity \"{}\": {}", policy.enforce, details(&found))));
         }
@@ -91,6 +101,15 @@ fn template_of(attributes: &Attributes<'_>) -> Option<&'static str> {
 
 fn pod_of(object: &Value) -> Pod<'_> {
     Pod { metadata: &object["metadata"], spec: &object["spec"] }
+}
+
+/// For whoever audits.
+fn note(attributes: &mut Attributes<'_>, at: LevelVersion, pod: Pod<'_>) {
+    let found = evaluate(at, pod);
+    if !found.is_empty() {
+        let text = format!("would violate PodSecurity \"{at}\": {}", details(&found));
+        attributes.annotations.insert(format!("{ANNOTATIONS}audit-violations"), text);
+    }
 }
 
 fn warn(attributes: &mut Attributes<'_>, at: LevelVersion, pod: Pod<'_>) {

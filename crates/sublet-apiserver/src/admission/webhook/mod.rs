@@ -81,7 +81,10 @@ async fn ask(hook: &Hook, review: &Review, mutating: bool, dry_run: bool, server
     }
     let target = hook.target.as_ref().map_err(|why| Refusal::Failed(format!("could not get REST client: {why}")))?;
     let body = Bytes::from(serde_json::to_vec(&review.body).expect("a Value is always writable"));
+    let started = tokio::time::Instant::now();
     let answer = server.outgoing().call(server, target, body, hook.timeout).await;
+    let (step, failed) = (if mutating { "admit" } else { "validating" }, answer.is_err());
+    server.metrics().webhooks.observe(&hook.name, review.operation, step, failed, started.elapsed());
     let answer = answer.map_err(|error| match error {
         CallError::Transport(why) | CallError::Status { message: why, .. } => Refusal::Failed(format!("failed to call webhook: {why}")),
     })?;

@@ -11,6 +11,7 @@ use uuid::Uuid;
 pub(super) struct Review {
     uid: String,
     version: &'static str,
+    pub(super) operation: &'static str,
     pub(super) body: Value,
 }
 
@@ -39,7 +40,7 @@ impl Review {
         request["object"] = seen.object.clone();
         request["oldObject"] = seen.old.clone();
         let body = json!({"kind": "AdmissionReview", "apiVersion": format!("admission.k8s.io/{version}"), "request": request});
-        Ok(Self { uid, version, body })
+        Ok(Self { uid, version, operation: attributes.operation_name(), body })
     }
 
     /// Reads an answer; the error is worded as upstream words it.

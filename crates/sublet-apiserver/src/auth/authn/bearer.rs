@@ -8,7 +8,7 @@ use http::{HeaderMap, header};
 const WEBSOCKET_PREFIX: &str = "base64url.bearer.authorization.k8s.io.";
 
 /// The token of `Authorization: Bearer`, or of a WebSocket's protocol list.
-pub(super) fn token(headers: &HeaderMap) -> Option<String> {
+pub(crate) fn token(headers: &HeaderMap) -> Option<String> {
     authorization(headers).or_else(|| websocket(headers))
 }
 

@@ -46,6 +46,10 @@ impl Mode {
         }
     }
 
+    fn constraint(self) -> String {
+        if self == Self::Legacy { String::new() } else { format!("impersonate:{}", self.name()) }
+    }
+
     /// Whether one can act as such a user this way.
     fn applies(self, wanted: &UserInfo, user: &UserInfo) -> bool {
         let name_alone = wanted.uid.is_empty() && wanted.groups.is_empty() && wanted.extra.is_empty();
@@ -68,14 +72,19 @@ fn node_name(user: &str) -> Option<&str> {
     user.strip_prefix(NODE_PREFIX).filter(|name| names::name_is_dns_subdomain(name, false).is_empty())
 }
 
-/// The user to act as, if the request asks for one and the one who asks may. `None`: go on as oneself.
-pub fn impersonate(request: &AuthzAttributes<'_>, headers: &HeaderMap, authorizer: &dyn Authorizer) -> Result<Option<UserInfo>, ApiError> {
+/// The user to act as, if the request asks for one and the one who asks may, and the constraint under which they may:
+/// `impersonate:MODE`, or nothing. `None`: go on as oneself.
+pub fn impersonate(
+    request: &AuthzAttributes<'_>,
+    headers: &HeaderMap,
+    authorizer: &dyn Authorizer,
+) -> Result<Option<(UserInfo, String)>, ApiError> {
     let Some(wanted) = wanted(headers)? else { return Ok(None) };
     let mut first_error = None;
     for mode in Mode::ALL.into_iter().filter(|mode| mode.applies(&wanted, request.user)) {
         let attempt = Attempt { mode, request, wanted: &wanted, authorizer };
         match attempt.run() {
-            Ok(user) => return Ok(Some(user)),
+            Ok(user) => return Ok(Some((user, mode.constraint()))),
             Err(error) => {
                 first_error.get_or_insert(error);
             }
@@ -98,7 +107,7 @@ impl Attempt<'_> {
             let verb = format!("impersonate-on:{}:{}", self.mode.name(), self.request.verb);
             self.check(&AuthzAttributes { verb: &verb, ..*self.request })?;
         }
-        let verb = if self.mode == Mode::Legacy { "impersonate".to_string() } else { format!("impersonate:{}", self.mode.name()) };
+        let verb = if self.mode == Mode::Legacy { "impersonate".to_string() } else { self.mode.constraint() };
         // Users and groups belong to the core group in the older rules.
         let group = if self.mode == Mode::Legacy { "" } else { AUTHENTICATION_GROUP };
         let groups = self.name(&AuthzAttributes::resource(self.request.user, &verb, group, ""))?;
@@ -244,7 +253,8 @@ mod tests {
         let authorizer = AllBut(refused, Mutex::default());
         let admin = user("admin", &[]);
         let request = AuthzAttributes::resource(&admin, "list", "", "pods");
-        let result = impersonate(&request, &headers(pairs), &authorizer).map_err(|error| error.message);
+        let result = impersonate(&request, &headers(pairs), &authorizer);
+        let result = result.map(|found| found.map(|(user, _)| user)).map_err(|error| error.message);
         (result, authorizer.1.into_inner().unwrap())
     }
 

@@ -1,6 +1,6 @@
 //! Who sent a request: a client certificate, a bearer token, or nobody known.
 
-mod bearer;
+pub(crate) mod bearer;
 pub mod certificate;
 pub mod impersonation;
 mod token_file;

@@ -164,7 +164,12 @@ impl Authorization {
 
     /// `Err` is what the client gets.
     pub fn check(&self, attributes: &AuthzAttributes<'_>) -> Result<(), ApiError> {
-        match self.authorize(attributes) {
+        self.settle(self.authorize(attributes), attributes)
+    }
+
+    /// What a decision means to the client.
+    pub fn settle(&self, decision: Decision, attributes: &AuthzAttributes<'_>) -> Result<(), ApiError> {
+        match decision {
             Decision::Allow(_) => Ok(()),
             // Where everybody may do everything, upstream takes no requests of nobody at all.
             _ if self.modes.contains(&Mode::AlwaysAllow) && has_group(attributes.user, UNAUTHENTICATED) => Err(unauthorized()),

@@ -35,19 +35,31 @@ pub struct BootstrapConfig {
 
 /// Group resource (`roles.rbac.authorization.k8s.io`) and object, in an order in which they can be created.
 pub fn objects(config: &BootstrapConfig) -> Vec<(String, Value)> {
-    let facts = FACTS.lines().map(|line| serde_json::from_str::<Value>(line).expect("the facts are JSON, as a test shows"));
-    let mut objects: Vec<Value> = facts.collect();
+    let mut objects: Vec<Value> = facts().collect();
     objects.extend(networking(config));
     objects.extend(config_maps(config));
-    for object in &mut objects {
-        // Conditions in the facts say nothing about when.
-        if let Some(conditions) = object.pointer_mut("/status/conditions").and_then(Value::as_array_mut) {
-            for condition in conditions {
-                condition["lastTransitionTime"] = json!(seconds(config.now));
-            }
+    objects.iter_mut().for_each(|object| date_conditions(object, config.now));
+    objects.into_iter().map(|object| (group_resource(&object), object)).collect()
+}
+
+/// Those of them that say which requests go before others.
+pub(crate) fn flow_objects(now: Timestamp) -> Vec<(String, Value)> {
+    let mut objects: Vec<Value> = facts().filter(|o| matches!(o.kind(), "FlowSchema" | "PriorityLevelConfiguration")).collect();
+    objects.iter_mut().for_each(|object| date_conditions(object, now));
+    objects.into_iter().map(|object| (group_resource(&object), object)).collect()
+}
+
+fn facts() -> impl Iterator<Item = Value> {
+    FACTS.lines().map(|line| serde_json::from_str::<Value>(line).expect("the facts are JSON, as a test shows"))
+}
+
+/// Conditions in the facts say nothing about when.
+fn date_conditions(object: &mut Value, now: Timestamp) {
+    if let Some(conditions) = object.pointer_mut("/status/conditions").and_then(Value::as_array_mut) {
+        for condition in conditions {
+            condition["lastTransitionTime"] = json!(seconds(now));
         }
     }
-    objects.into_iter().map(|object| (group_resource(&object), object)).collect()
 }
 
 /// Writes under way at once: they share commits, so that a new server is ready soon.
