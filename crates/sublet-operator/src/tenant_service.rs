@@ -18,7 +18,8 @@ pub const API_PORT: u16 = 443;
 pub const DNS_PORT: u16 = 53;
 
 /// How controllers of Ingresses are told to pass TLS through, each in its own words.
-const PASS_TLS_THROUGH: [(&str, &str); 3] = [
+const PASS_TLS_THROUGH: [(&str, &str); 4] = [
+    ("haproxy-ingress.github.io/ssl-passthrough", "true"),
     ("haproxy.org/ssl-passthrough", "true"),
     ("nginx.ingress.kubernetes.io/backend-protocol", "HTTPS"),
     ("nginx.ingress.kubernetes.io/ssl-passthrough", "true"),
@@ -244,7 +245,7 @@ pub async fn ensure_external(
                 host.delete_if_exists(&gvr, namespace, live.name(), &DeleteOptions::background()).await?;
                 continue;
             }
-            (Some(live), Some(wanted)) if holds(&live["spec"], &wanted["spec"]) => live,
+            (Some(live), Some(wanted)) if is_as(&live, &wanted) => live,
             (_, Some(wanted)) => host.apply(&gvr, &wanted).await?,
         };
         if gvr == SERVICES {
@@ -254,6 +255,11 @@ pub async fn ensure_external(
         }
     }
     Ok(())
+}
+
+/// Whether nothing has to be written: what controllers read of an Ingress is in its annotations as well.
+fn is_as(live: &Value, wanted: &Value) -> bool {
+    holds(&live["spec"], &wanted["spec"]) && holds(&live["metadata"]["annotations"], &wanted["metadata"]["annotations"])
 }
 
 /// How a live Service is reached.
@@ -334,6 +340,14 @@ mod tests {
         assert_eq!(made["spec"]["rules"][1]["http"]["paths"][0]["backend"]["service"]["name"], name(&cluster));
         assert_eq!((made["spec"]["ingressClassName"].as_str(), made["spec"]["tls"][0]["secretName"].as_str()), (Some("edge"), None));
         assert!(external_service(&cluster, "sublet-system", &Behind::Pods(json!({})), Ports { api: 1, dns: None }).is_none());
+        // Each controller has its own word for it: HAProxy's company, HAProxy Ingress, ingress-nginx.
+        for word in ["haproxy.org", "haproxy-ingress.github.io", "nginx.ingress.kubernetes.io"] {
+            assert_eq!(made.annotation(&format!("{word}/ssl-passthrough")), Some("true"), "{word}");
+        }
+        // One that was made before a word was known learns it.
+        let mut before = made.clone();
+        before["metadata"]["annotations"].as_object_mut().unwrap().remove("haproxy-ingress.github.io/ssl-passthrough");
+        assert!(is_as(&made, &made) && !is_as(&before, &made));
     }
 
     #[test]

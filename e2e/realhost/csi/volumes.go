@@ -74,6 +74,10 @@ func (d *driver) copy(id, to string) error {
 }
 
 func (d *driver) DeleteVolume(_ context.Context, request *csi.DeleteVolumeRequest) (*csi.DeleteVolumeResponse, error) {
+	// What a kubelet gave back while a container still had it.
+	for _, device := range d.devices(request.VolumeId) {
+		run("losetup", "--detach", device)
+	}
 	return &csi.DeleteVolumeResponse{}, os.RemoveAll(d.file(request.VolumeId))
 }
 
@@ -121,13 +125,17 @@ func (d *driver) NodeGetCapabilities(context.Context, *csi.NodeGetCapabilitiesRe
 	return &csi.NodeGetCapabilitiesResponse{Capabilities: []*csi.NodeServiceCapability{{Type: rpc}}}, nil
 }
 
+func (d *driver) devices(id string) []string {
+	out, _ := run("losetup", "--noheadings", "--output", "NAME", "--associated", d.file(id))
+	return strings.Fields(out)
+}
+
 // The loop device of a volume, made when there is none.
 func (d *driver) device(id string) (string, error) {
-	out, err := run("losetup", "--noheadings", "--output", "NAME", "--associated", d.file(id))
-	if err == nil && out == "" {
-		out, err = run("losetup", "--find", "--show", d.file(id))
+	if devices := d.devices(id); len(devices) > 0 {
+		return devices[0], nil
 	}
-	return strings.TrimSpace(strings.SplitN(out, "\n", 2)[0]), err
+	return run("losetup", "--find", "--show", d.file(id))
 }
 
 // Whether something is mounted there, a device file included.
@@ -192,8 +200,8 @@ func (d *driver) NodeUnpublishVolume(_ context.Context, request *csi.NodeUnpubli
 	if err := os.RemoveAll(request.TargetPath); err != nil {
 		return nil, err
 	}
-	// Kept while another pod has it mounted, and set free with the last.
-	if device, err := d.device(request.VolumeId); err == nil {
+	// Kept while another pod has it, and set free with the last.
+	for _, device := range d.devices(request.VolumeId) {
 		run("losetup", "--detach", device)
 	}
 	return &csi.NodeUnpublishVolumeResponse{}, nil
