@@ -11,6 +11,7 @@ pub mod process;
 pub mod seen;
 pub mod table;
 pub mod tenants;
+pub mod wire;
 
 use anyhow::Result;
 use std::future::Future;

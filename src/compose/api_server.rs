@@ -112,7 +112,7 @@ impl ApiServer {
 
     /// A client in the same process, as the system.
     pub fn client(&self, field_manager: &str) -> Client {
-        Client::new(self.local.clone(), field_manager)
+        Client::new(self.local.clone(), field_manager).with_share(self.server.share().clone())
     }
 
     /// What its controllers need to put tokens into Secrets.

@@ -13,6 +13,7 @@ pub mod metadata;
 pub mod names;
 pub mod object;
 pub mod patch;
+pub mod pattern;
 pub mod quantity;
 pub mod resource;
 pub mod schema;

@@ -8,6 +8,7 @@ use http_body_util::BodyExt;
 use kube::client::Body;
 use serde_json::{Value, json};
 use sublet_machinery::{ApiError, Gvr, ObjectExt, Reason};
+use sublet_share::Share;
 
 /// The longest line of a watch that is read: more than the largest object a server stores.
 const WATCH_LINE_BYTES_MAX: usize = 32 << 20;
@@ -142,17 +143,33 @@ pub struct Client {
     inner: kube::Client,
     /// Sent as `fieldManager` with writes that name none themselves.
     field_manager: std::sync::Arc<str>,
+    /// In whose turns tasks run that work with this client.
+    share: Option<Share>,
 }
 
 impl Client {
     pub fn new(inner: kube::Client, field_manager: &str) -> Self {
-        Self { inner, field_manager: field_manager.into() }
+        Self { inner, field_manager: field_manager.into(), share: None }
+    }
+
+    /// The same client for tasks of a tenant, which run in its turns.
+    #[must_use]
+    pub fn with_share(self, share: Share) -> Self {
+        Self { share: Some(share), ..self }
+    }
+
+    /// Runs a task in the turns of the tenant that this client works for.
+    pub async fn in_turns<F: Future>(self, task: F) -> F::Output {
+        match &self.share {
+            Some(share) => share.run(task).await,
+            None => task.await,
+        }
     }
 
     /// The same server under another field manager.
     #[must_use]
     pub fn with_field_manager(&self, field_manager: &str) -> Self {
-        Self { inner: self.inner.clone(), field_manager: field_manager.into() }
+        Self { inner: self.inner.clone(), field_manager: field_manager.into(), share: self.share.clone() }
     }
 
     /// For calls that this client has no method for, upgrades among them.

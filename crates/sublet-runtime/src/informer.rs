@@ -199,6 +199,10 @@ impl Informer {
 
     /// Lists and watches until cancelled. Errors are retried with back-off for ever.
     pub async fn run(self: Arc<Self>, client: Client, cancel: CancellationToken) {
+        client.clone().in_turns(self.list_and_watch(client, cancel)).await;
+    }
+
+    async fn list_and_watch(self: Arc<Self>, client: Client, cancel: CancellationToken) {
         let mut delay = RETRY_FIRST;
         while !cancel.is_cancelled() {
             let turn = async {

@@ -256,7 +256,8 @@ impl Work {
             tokio::select! {
                 key = self.ctx.queue.next(), if workers.len() < self.workers => {
                     let Some(key) = key else { break };
-                    workers.spawn(step(self.name, self.reconciler.clone(), self.ctx.clone(), key, cancel.clone()));
+                    let step = step(self.name, self.reconciler.clone(), self.ctx.clone(), key, cancel.clone());
+                    workers.spawn(self.ctx.client.clone().in_turns(step));
                 }
                 Some(ended) = workers.join_next() => {
                     if let Err(error) = ended {

@@ -54,6 +54,9 @@ pub enum StorageError {
     Failed(String),
     #[error("the store is closed")]
     Closed,
+    /// What may be kept is kept already.
+    #[error("the store holds {bytes} bytes of at most {most}")]
+    Full { bytes: usize, most: usize },
 }
 
 pub type WriteFuture<'a> = Pin<Box<dyn Future<Output = Result<u64, StorageError>> + Send + 'a>>;

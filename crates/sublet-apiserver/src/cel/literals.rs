@@ -109,7 +109,7 @@ impl<'s> Linter<'_, 's> {
         let wrong = match function {
             "timestamp" => Moment::parse(&text).is_none(),
             "duration" => parse_go_duration(&text).is_none(),
-            "matches" => regex::Regex::new(&text).is_err(),
+            "matches" => sublet_machinery::pattern::check(&text).is_err(),
             _ => false,
         };
         if wrong {

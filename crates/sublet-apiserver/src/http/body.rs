@@ -97,8 +97,8 @@ impl HttpBody for Body {
 }
 
 /// Reads a request body up to the limit. Of a larger one the rest is read too and dropped, up to a second limit: a client
-/// that is cut off while it sends does not see the answer.
-pub async fn read<B>(body: B) -> Result<Bytes, ApiError>
+/// that is cut off while it sends does not see the answer. `count` is told of each part that is kept, and may refuse.
+pub async fn read<B>(body: B, mut count: impl FnMut(usize) -> Result<(), ApiError>) -> Result<Bytes, ApiError>
 where
     B: HttpBody<Data = Bytes> + Send,
     B::Error: Into<BoxError>,
@@ -112,6 +112,7 @@ where
         let Ok(chunk) = frame.into_data() else { continue };
         length = length.saturating_add(chunk.len());
         if length <= BODY_BYTES_MAX {
+            count(chunk.len())?;
             chunks.push(chunk);
         } else {
             chunks.clear();

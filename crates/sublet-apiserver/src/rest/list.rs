@@ -44,7 +44,14 @@ impl Server {
         let selection = Selection::parse(&request.resource, &options.label_selector, &options.field_selector)?;
         let namespace = (request.resource.namespaced && !request.info.namespace.is_empty()).then_some(request.info.namespace.as_str());
         let page = self.page(&request.resource, namespace, &options, &selection).await?;
-        self.present_list(request, page)
+        let bytes = page.entries.iter().map(|e| e.json.len()).sum();
+        let spent = self.allow_answer(bytes).await?;
+        let mut response = self.present_list(request, page)?;
+        if let Some(spent) = spent {
+            // Until the client has it.
+            response.extensions_mut().insert(spent);
+        }
+        Ok(response)
     }
 
     /// The entries that a list asks for.

@@ -16,6 +16,11 @@ use serde_json::{Value, json};
 use std::sync::Arc;
 use sublet_machinery::{ApiError, FieldError, FieldPath, ObjectExt, Reason};
 
+/// Lists of more bytes than this are parsed and shown in parts.
+const PARSED_BYTES_MAX: usize = 2 << 20;
+/// Objects of a part.
+const PARSED_MAX: usize = 128;
+
 impl Server {
     pub(crate) async fn present_entry(
         &self,
@@ -101,15 +106,32 @@ impl Server {
                 gzip => gzip.respond("application/json"),
             });
         }
-        let mut objects: Vec<Value> = page.entries.iter().map(|e| e.value()).collect();
-        for object in &mut objects {
-            from_storage(resource, object);
-        }
+        // A parsed object takes many times its bytes, so that of a long list few are at a time.
+        let bytes: usize = page.entries.iter().map(|e| e.json.len()).sum();
+        let at_once = if bytes > PARSED_BYTES_MAX { PARSED_MAX } else { page.entries.len().max(1) };
+        let objects = |entries: &[Arc<Entry>]| -> Vec<Value> {
+            let object = |entry: &Arc<Entry>| {
+                let mut object = entry.value();
+                from_storage(resource, &mut object);
+                object
+            };
+            entries.iter().map(object).collect()
+        };
         let shown = match request.accepted.form {
-            Form::Table => self.table(request, &objects, metadata)?,
+            Form::Table => {
+                let mut chunks = page.entries.chunks(at_once);
+                let mut shown = self.table(request, &objects(chunks.next().unwrap_or_default()), metadata)?;
+                for chunk in chunks {
+                    let mut more = self.table(request, &objects(chunk), Value::Null)?;
+                    if let (Some(rows), Some(more)) = (shown["rows"].as_array_mut(), more["rows"].as_array_mut()) {
+                        rows.append(more);
+                    }
+                }
+                shown
+            }
             _ => json!({
                 "kind": "PartialObjectMetadataList", "apiVersion": "meta.k8s.io/v1", "metadata": metadata,
-                "items": objects.iter().map(table::partial).collect::<Vec<_>>(),
+                "items": page.entries.chunks(at_once).flat_map(|c| objects(c).iter().map(table::partial).collect::<Vec<_>>()).collect::<Vec<_>>(),
             }),
         };
         Ok(respond::value(StatusCode::OK, request.accepted, &shown))

@@ -22,12 +22,15 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::Duration;
 use sublet_machinery::ApiError;
-use tokio::sync::watch;
+use tokio::sync::{OwnedSemaphorePermit, watch};
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 /// Events taken from the log at once.
 const EVENTS_BATCH: usize = 256;
+/// Bytes of lines that are sent as one part, and steps to gather them.
+const PART_BYTES_MAX: usize = 16 << 10;
+const PART_STEPS_MAX: usize = 64;
 const BOOKMARK_INTERVAL: Duration = Duration::from_secs(60);
 /// Watches without a time-out end between this and twice this, as upstream's.
 const TIMEOUT_MIN: Duration = Duration::from_secs(1800);
@@ -47,13 +50,24 @@ struct Watcher {
     include_object: table::IncludeObject,
     /// The first table of a watch carries the column headers.
     headers_sent: bool,
+    /// What it was shown is complete up to here.
     position: u64,
+    /// How far the log was read.
+    taken_to: u64,
+    /// The present state, as far as it was not shown yet.
+    initial: std::vec::IntoIter<Arc<Entry>>,
+    /// Whether the end of the present state is to be told.
+    marks_initial_end: bool,
+    /// Events that were taken from the log. They are encoded when the client has room: most are shared, and all are many.
+    events: VecDeque<Arc<LogEvent>>,
     ready: VecDeque<Bytes>,
     changes: watch::Receiver<u64>,
     bookmarks: Option<Instant>,
     deadline: Instant,
     stop: CancellationToken,
     ended: bool,
+    /// One of the watches that a server has.
+    _slot: OwnedSemaphorePermit,
 }
 
 impl Server {
@@ -88,12 +102,17 @@ impl Server {
             include_object: table::IncludeObject::parse(request.query.get("includeObject")).unwrap_or_default(),
             headers_sent: false,
             position: 0,
+            taken_to: 0,
+            initial: Vec::new().into_iter(),
+            marks_initial_end: false,
+            events: VecDeque::new(),
             ready: VecDeque::new(),
             changes,
             bookmarks: options.allow_bookmarks.then(|| Instant::now() + BOOKMARK_INTERVAL),
             deadline: Instant::now() + timeout,
             stop: self.stop_token().clone(),
             ended: false,
+            _slot: self.allow_watch()?,
         };
         let version = parse_version(&options.resource_version)?;
         self.start(&mut watcher, version, &options).await?;
@@ -115,18 +134,9 @@ impl Server {
         watcher.position = snapshot.revision;
         // Upstream: without sendInitialEvents, "" and "0" begin with the present state.
         if initial != Some(false) {
-            for entry in &self.entries_at(snapshot.entries, &watcher.resource).await? {
-                if entry.key.starts_with(&watcher.prefix) && watcher.selection.matches(entry) {
-                    let event = LogEvent::new(entry.clone(), None, false);
-                    let line = watcher.encode(EventType::Added, &event);
-                    watcher.ready.push_back(line);
-                }
-            }
+            watcher.initial = self.entries_at(snapshot.entries, &watcher.resource).await?.into_iter();
         }
-        if initial == Some(true) && options.allow_bookmarks {
-            let bookmark = watcher.bookmark(true);
-            watcher.ready.push_back(bookmark);
-        }
+        watcher.marks_initial_end = initial == Some(true) && options.allow_bookmarks;
         Ok(())
     }
 }
@@ -137,8 +147,8 @@ fn default_timeout() -> Duration {
 
 fn stream(watcher: Watcher, accepted: Accepted) -> HttpResponse {
     let body = Body::stream(futures::stream::unfold(watcher, |mut watcher| async move {
-        let line = watcher.next().await?;
-        Some((Ok::<Bytes, BoxError>(line), watcher))
+        let part = watcher.next_part().await?;
+        Some((Ok::<Bytes, BoxError>(part), watcher))
     }));
     let mut response = http::Response::new(body);
     *response.status_mut() = StatusCode::OK;
@@ -152,6 +162,30 @@ fn stream(watcher: Watcher, accepted: Accepted) -> HttpResponse {
 }
 
 impl Watcher {
+    /// The next line, and those that are there with it when they are small: each part costs a frame and a write.
+    async fn next_part(&mut self) -> Option<Bytes> {
+        let first = self.next().await?;
+        let mut more = Vec::new();
+        for _ in 0..PART_STEPS_MAX {
+            if let Some(line) = self.ready.front() {
+                if first.len() + more.len() + line.len() > PART_BYTES_MAX {
+                    break;
+                }
+                more.extend_from_slice(line);
+                self.ready.pop_front();
+            } else if self.ended || !self.go_on() {
+                break;
+            }
+        }
+        if more.is_empty() {
+            return Some(first);
+        }
+        let mut part = Vec::with_capacity(first.len() + more.len());
+        part.extend_from_slice(&first);
+        part.append(&mut more);
+        Some(part.into())
+    }
+
     /// The next line; `None` ends the watch.
     async fn next(&mut self) -> Option<Bytes> {
         loop {
@@ -161,17 +195,22 @@ impl Watcher {
             if self.ended {
                 return None;
             }
+            if self.go_on() {
+                // What is not selected costs time too, and others want to have theirs.
+                tokio::task::coop::consume_budget().await;
+                continue;
+            }
             self.changes.mark_unchanged();
             match self.store.events_after(&self.bucket, self.position, EVENTS_BATCH) {
                 Ok((events, complete_to)) => {
-                    if let Err(error) = self.take_all(&events).await {
+                    let moved = !events.is_empty();
+                    if let Err(error) = self.take_all(events).await {
                         self.ended = true;
                         let line = self.error(&error);
                         self.ready.push_back(line);
                         continue;
                     }
-                    let moved = !events.is_empty();
-                    self.position = complete_to.max(self.position);
+                    self.taken_to = complete_to.max(self.taken_to);
                     if moved {
                         continue;
                     }
@@ -187,19 +226,42 @@ impl Watcher {
         }
     }
 
-    async fn take_all(&mut self, events: &[Arc<LogEvent>]) -> Result<(), ApiError> {
+    /// Takes the next step with what is there already; `false`: there is nothing.
+    fn go_on(&mut self) -> bool {
+        if let Some(entry) = self.initial.next() {
+            if entry.key.starts_with(&self.prefix) && self.selection.matches(&entry) {
+                let line = self.encode(EventType::Added, &LogEvent::new(entry, None, false));
+                self.ready.push_back(line);
+            }
+            return true;
+        }
+        if std::mem::take(&mut self.marks_initial_end) {
+            let bookmark = self.bookmark(true);
+            self.ready.push_back(bookmark);
+            return true;
+        }
+        let Some(event) = self.events.pop_front() else {
+            self.position = self.taken_to.max(self.position);
+            return false;
+        };
+        self.position = event.revision;
+        self.take(&event);
+        true
+    }
+
+    async fn take_all(&mut self, events: Vec<Arc<LogEvent>>) -> Result<(), ApiError> {
         let resource = self.resource.clone();
         if resource.custom.as_ref().is_none_or(|custom| custom.conversion.is_none()) {
-            events.iter().for_each(|event| self.take(event));
+            self.events.extend(events);
             return Ok(());
         }
         let prefix = self.prefix.clone();
-        for event in events.iter().filter(|event| event.entry.key.starts_with(&prefix)) {
+        for event in events.into_iter().filter(|event| event.entry.key.starts_with(&prefix)) {
             let mut entries = vec![event.entry.clone()];
             entries.extend(event.previous.clone());
             let mut entries = self.server.entries_at(entries, &resource).await?.into_iter();
             let entry = entries.next().expect("an entry for each");
-            self.take(&LogEvent::new(entry, entries.next(), event.deleted));
+            self.events.push_back(Arc::new(LogEvent::new(entry, entries.next(), event.deleted)));
         }
         Ok(())
     }

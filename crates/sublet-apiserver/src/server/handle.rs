@@ -9,7 +9,7 @@ use super::system::system_user;
 use super::websocket;
 use crate::admission::UserInfo;
 use crate::auth::authz::AuthzAttributes;
-use crate::http::body::{self, BoxError};
+use crate::http::body::BoxError;
 use crate::http::negotiate::{self, Accepted, Encoding};
 use crate::http::respond::{self, HttpResponse};
 use crate::http::{Body, Query, RequestInfo};
@@ -27,6 +27,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 use sublet_machinery::selector::FieldSelector;
 use sublet_machinery::{ApiError, ObjectExt as _, Reason};
+use sublet_share::Spent;
 
 /// Marks a request from within the process; the identity needs no proof.
 #[derive(Clone)]
@@ -116,11 +117,11 @@ impl Server {
         let Ok(_seat) = self.seat(parts, &user, info, trail).await else { return Ok(too_many_requests()) };
         self.authorize_request(&user, &by_selected_name(info, query), trail)?;
         if let Some(api) = self.api_service_for(&info.path) {
-            let body = body::read(body).await?;
+            let (body, _spent) = self.take_body(body).await?;
             return Ok(self.pass_on(&api, parts, &user, body).await);
         }
         if !info.is_resource {
-            let body = body::read(body).await?;
+            let (body, _spent) = self.take_body(body).await?;
             return self.plain(parts, query, info, &user, accepted, &body).await;
         }
         if self.serves_usage(info) {
@@ -131,7 +132,8 @@ impl Server {
             return no_such_page(&registry, &info.group);
         };
         // What goes to a pod is passed on as it comes.
-        let (stream, body) = if connects { (Some(body), Bytes::new()) } else { (None, body::read(body).await?) };
+        let (stream, (body, _spent)) =
+            if connects { (Some(body), (Bytes::new(), Spent::nothing())) } else { (None, self.take_body(body).await?) };
         let pretty = accepted.as_ref().is_ok_and(|accepted| accepted.pretty);
         let mut accepted = match accepted {
             accepted if connects => accepted.unwrap_or_default(),
@@ -156,6 +158,7 @@ impl Server {
             None if info.verb == "watch" && websocket::is_wanted(&parts.headers) => {
                 self.dispatch(&request, parts).await.and_then(|answer| websocket::over(parts, answer))
             }
+            None if self.is_heavy(&request) => self.share().heavy(self.dispatch(&request, parts)).await,
             None => self.dispatch(&request, parts).await,
         };
         let warnings = std::mem::take(&mut *request.warnings.lock().expect("no holder of this lock panics"));

@@ -1,6 +1,7 @@
 //! One API server: its state, its rules, and the way of a request through them.
 
 mod aggregation;
+mod bounds;
 mod connect;
 mod convert;
 mod custom;
@@ -82,6 +83,7 @@ struct Inner {
     /// Who is told about requests; nobody as a rule.
     auditor: RwLock<Option<Arc<Auditor>>>,
     flow: FlowControl,
+    bounds: bounds::Bounds,
     stop: CancellationToken,
     metrics: metrics::Metrics,
     name: String,
@@ -109,6 +111,7 @@ impl Server {
                 front_proxy: RwLock::default(),
                 auditor: RwLock::default(),
                 flow: FlowControl::default(),
+                bounds: bounds::Bounds::default(),
                 stop: CancellationToken::new(),
                 metrics: metrics::Metrics::default(),
                 name: config.name,
@@ -116,9 +119,10 @@ impl Server {
         };
         server.load_custom_resources();
         bootstrap::apply(&server, &config.bootstrap).await.map_err(|e| StorageError::Failed(e.to_string()))?;
-        tokio::spawn(server.clone().keep_up());
-        tokio::spawn(server.clone().watch_api_services());
-        tokio::spawn(server.clone().check_policies());
+        let share = server.share();
+        tokio::spawn(share.run(server.clone().keep_up()));
+        tokio::spawn(share.run(server.clone().watch_api_services()));
+        tokio::spawn(share.run(server.clone().check_policies()));
         Ok(server)
     }
 
@@ -197,6 +201,10 @@ impl Server {
 
     pub(crate) fn outgoing(&self) -> &Outgoing {
         &self.inner.outgoing
+    }
+
+    pub(crate) fn bounds(&self) -> &bounds::Bounds {
+        &self.inner.bounds
     }
 
     pub(crate) fn flow(&self) -> &FlowControl {

@@ -13,6 +13,8 @@ const EVENTS_MAX: usize = 4096;
 const BYTES_MAX: usize = 8 << 20;
 /// Events whose encoded frames are kept per resource: watchers that keep up share them.
 const FRAMES_EVENTS_MAX: usize = 128;
+/// Bytes of the objects of those events; a frame of each form is about as long.
+const FRAMES_BYTES_MAX: usize = 4 << 20;
 
 /// One committed change.
 #[derive(Debug)]
@@ -96,8 +98,13 @@ impl LogEvent {
         self.entry.json.clone()
     }
 
+    /// What the log alone holds of it: the form of before, and of a deleted object the last one.
     fn superseded_bytes(&self) -> usize {
-        self.previous.as_ref().map_or(0, |p| p.json.len())
+        self.previous.as_ref().map_or(0, |p| p.json.len()) + if self.deleted { self.entry.json.len() } else { 0 }
+    }
+
+    fn framed_bytes(&self) -> usize {
+        self.entry.json.len()
     }
 }
 
@@ -116,6 +123,9 @@ pub fn frame(event_type: &str, object: &[u8]) -> Bytes {
 pub struct Log {
     events: VecDeque<Arc<LogEvent>>,
     bytes: usize,
+    /// How many of the newest events keep their frames, and the bytes of their objects.
+    framed: usize,
+    framed_bytes: usize,
     /// Everything after this revision is in `events`.
     pub start: u64,
 }
@@ -128,15 +138,44 @@ impl Log {
 
     pub fn push(&mut self, event: Arc<LogEvent>) {
         self.bytes += event.superseded_bytes();
+        self.framed_bytes += event.framed_bytes();
+        self.framed += 1;
         self.events.push_back(event);
-        if let Some(old) = self.events.len().checked_sub(FRAMES_EVENTS_MAX + 1) {
-            self.events[old].forget_frames();
+        while self.framed > FRAMES_EVENTS_MAX || (self.framed_bytes > FRAMES_BYTES_MAX && self.framed > 1) {
+            let oldest = &self.events[self.events.len() - self.framed];
+            oldest.forget_frames();
+            self.framed_bytes -= oldest.framed_bytes();
+            self.framed -= 1;
         }
         while self.events.len() > EVENTS_MAX || (self.bytes > BYTES_MAX && self.events.len() > 1) {
-            let Some(oldest) = self.events.pop_front() else { break };
-            self.bytes -= oldest.superseded_bytes();
-            self.start = oldest.revision;
+            self.pop();
         }
+    }
+
+    /// What is held for the log alone, encoded frames included.
+    pub fn bytes(&self) -> usize {
+        self.bytes + self.framed_bytes
+    }
+
+    /// Forgets the older half, but for one event; the bytes that this gave back.
+    pub fn forget_half(&mut self) -> usize {
+        let before = self.bytes();
+        for _ in 0..self.events.len() / 2 {
+            self.pop();
+        }
+        before - self.bytes()
+    }
+
+    fn pop(&mut self) {
+        if self.framed == self.events.len()
+            && let Some(oldest) = self.events.front()
+        {
+            self.framed_bytes -= oldest.framed_bytes();
+            self.framed -= 1;
+        }
+        let Some(oldest) = self.events.pop_front() else { return };
+        self.bytes -= oldest.superseded_bytes();
+        self.start = self.start.max(oldest.revision);
     }
 
     /// The events after `revision`, or `None` when some of them are forgotten.
@@ -151,10 +190,7 @@ impl Log {
     /// Forgets events older than `revision`.
     pub fn forget_before(&mut self, revision: u64) {
         while self.events.front().is_some_and(|e| e.revision <= revision) {
-            if let Some(oldest) = self.events.pop_front() {
-                self.bytes -= oldest.superseded_bytes();
-                self.start = self.start.max(oldest.revision);
-            }
+            self.pop();
         }
         self.events.shrink_to_fit();
     }

@@ -12,9 +12,19 @@ use log::{Log, LogEvent};
 use std::collections::{BTreeMap, HashMap};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, RwLock};
-use sublet_machinery::ApiError;
+use sublet_machinery::{ApiError, Reason};
 use sublet_storage::{Backend, Expect, StorageError, Write};
 use tokio::sync::watch;
+
+/// Bytes that the objects of one server may have in all, as they are sent. etcd's default is twice as much.
+const OBJECTS_BYTES_MAX: usize = 1 << 30;
+/// How much larger a write may be that does not count as growth.
+const GROWTH_BYTES: usize = 1 << 10;
+/// Bytes that all logs of one server may hold.
+const LOGS_BYTES_MAX: usize = 64 << 20;
+
+/// Bytes of events that a watcher takes at once. Whoever is slow keeps them from being forgotten.
+const EVENTS_BYTES_MAX: usize = 256 << 10;
 
 /// One API server's objects.
 #[derive(Clone)]
@@ -26,6 +36,8 @@ pub struct Store {
 struct Shared {
     /// Tells the stores of one process apart.
     id: u64,
+    /// Bytes that all objects may have.
+    bytes_max: usize,
     /// Guards the objects and logs; held for plain memory moves only.
     state: RwLock<State>,
     /// The newest revision, for those who wait for one.
@@ -36,6 +48,10 @@ struct Shared {
 struct State {
     buckets: HashMap<Box<str>, Bucket>,
     revision: u64,
+    /// Of all objects.
+    bytes: usize,
+    /// Of all logs.
+    log_bytes: usize,
     /// Logs made later start here: nothing before it is known.
     loaded_at: u64,
     /// Lists from before are refused, also of resources that did not change since: how long a page can be continued
@@ -45,6 +61,8 @@ struct State {
 
 struct Bucket {
     objects: BTreeMap<Arc<str>, Arc<Entry>>,
+    /// Of all objects, as they are sent.
+    bytes: usize,
     log: Log,
     /// The revision of the last change; wakes the watchers of this resource.
     changed: watch::Sender<u64>,
@@ -64,16 +82,20 @@ pub struct TooOld;
 impl Store {
     /// Loads everything the backend holds and starts to follow its commits.
     pub fn open(backend: Arc<dyn Backend>) -> Result<Self, StorageError> {
+        Self::open_bounded(backend, OBJECTS_BYTES_MAX)
+    }
+
+    fn open_bounded(backend: Arc<dyn Backend>, bytes_max: usize) -> Result<Self, StorageError> {
         let (objects, revision) = backend.load()?;
         let mut state = State { revision, loaded_at: revision, ..State::default() };
         for object in objects {
             let entry =
                 Entry::compose(object.key.clone(), object.revision, &object.value).map_err(|e| StorageError::Failed(e.to_string()))?;
-            state.bucket(&object.key).objects.insert(object.key, Arc::new(entry));
+            state.insert(Arc::new(entry));
         }
         static NEXT_ID: AtomicU64 = AtomicU64::new(0);
         let id = NEXT_ID.fetch_add(1, Ordering::Relaxed);
-        let shared = Arc::new(Shared { id, state: RwLock::new(state), revision: watch::Sender::new(revision) });
+        let shared = Arc::new(Shared { id, bytes_max, state: RwLock::new(state), revision: watch::Sender::new(revision) });
         let observer = shared.clone();
         backend.observe(Box::new(move |events| observer.take_in(events)));
         Ok(Self { backend, shared })
@@ -112,6 +134,11 @@ impl Store {
 
     pub fn count(&self, group_resource: &str) -> usize {
         self.read().buckets.get(group_resource).map_or(0, |b| b.objects.len())
+    }
+
+    /// Bytes of all objects of a resource, as they are sent.
+    pub fn bytes_of(&self, group_resource: &str) -> usize {
+        self.read().buckets.get(group_resource).map_or(0, |b| b.bytes)
     }
 
     /// Number of objects per resource.
@@ -165,14 +192,22 @@ impl Store {
         self.shared.revision.subscribe()
     }
 
-    /// Up to `events_max` events after `revision`, and the revision up to which they are complete.
+    /// Up to `events_max` events after `revision`, fewer when they are large, and the revision up to which they are
+    /// complete.
     pub fn events_after(&self, group_resource: &str, revision: u64, events_max: usize) -> Result<(Vec<Arc<LogEvent>>, u64), TooOld> {
         let state = self.read();
         let Some(bucket) = state.buckets.get(group_resource) else {
             return if revision < state.loaded_at { Err(TooOld) } else { Ok((Vec::new(), state.revision)) };
         };
-        let events: Vec<_> = bucket.log.after(revision).ok_or(TooOld)?.take(events_max).cloned().collect();
-        let complete_to = if events.len() == events_max { events.last().map_or(revision, |e| e.revision) } else { state.revision };
+        let mut later = bucket.log.after(revision).ok_or(TooOld)?;
+        let (mut events, mut bytes) = (Vec::new(), 0);
+        while events.len() < events_max && bytes < EVENTS_BYTES_MAX {
+            // Who has them all has seen what happened to other resources too.
+            let Some(event) = later.next() else { return Ok((events, state.revision)) };
+            bytes += event.entry.json.len();
+            events.push(event.clone());
+        }
+        let complete_to = events.last().map_or(revision, |e| e.revision);
         Ok((events, complete_to))
     }
 
@@ -187,6 +222,9 @@ impl Store {
     ) -> Result<Arc<Entry>, StorageError> {
         let key: Arc<str> = key(group_resource, namespace, name).into();
         let stored = object.map(|o| o.stored);
+        if let Some(stored) = &stored {
+            self.check_room(group_resource, &key, stored.len())?;
+        }
         let before = if stored.is_none() { self.get(group_resource, namespace, name) } else { None };
         let revision = self.backend.write(Write { key: key.clone(), value: stored.clone(), expect }).await?;
         match stored {
@@ -203,6 +241,21 @@ impl Store {
         }
     }
 
+    /// What does not grow is always taken: it may be the way to make room.
+    fn check_room(&self, group_resource: &str, key: &str, bytes: usize) -> Result<(), StorageError> {
+        let state = self.read();
+        let held = state.bytes;
+        if held + bytes <= self.shared.bytes_max {
+            return Ok(());
+        }
+        let before = state.buckets.get(group_resource).and_then(|b| b.objects.get(key)).map_or(0, |e| e.json.len());
+        // Headers and revisions make small differences.
+        if before > 0 && bytes <= before + GROWTH_BYTES {
+            return Ok(());
+        }
+        Err(StorageError::Full { bytes: held, most: self.shared.bytes_max })
+    }
+
     /// Drops the parts of the logs that are older than `revision`; a maintenance step.
     pub fn forget_before(&self, revision: u64) {
         let mut state = self.shared.state.write().expect("no holder of this lock panics");
@@ -210,6 +263,7 @@ impl Store {
         for bucket in state.buckets.values_mut() {
             bucket.log.forget_before(revision);
         }
+        state.log_bytes = state.buckets.values().map(|b| b.log.bytes()).sum();
     }
 
     fn read(&self) -> std::sync::RwLockReadGuard<'_, State> {
@@ -230,19 +284,18 @@ impl Shared {
         for (event, composed) in events.iter().zip(composed) {
             assert!(event.revision > state.revision, "revisions rise");
             state.revision = event.revision;
-            let bucket = state.bucket(&event.key);
             let log_event = match composed {
                 Some(entry) => {
                     let entry = Arc::new(entry);
-                    let previous = bucket.objects.insert(event.key.clone(), entry.clone());
+                    let previous = state.insert(entry.clone());
                     LogEvent::new(entry, previous, false)
                 }
                 None => {
-                    let Some(previous) = bucket.objects.remove(&event.key) else { continue };
+                    let Some(previous) = state.remove(&event.key) else { continue };
                     LogEvent::new(Arc::new(previous.at_revision(event.revision)), Some(previous), true)
                 }
             };
-            bucket.log.push(Arc::new(log_event));
+            state.push(&event.key, log_event);
             let name = bucket_name(&event.key);
             match touched.iter_mut().find(|(n, _)| &**n == name) {
                 Some((_, revision)) => *revision = event.revision,
@@ -264,15 +317,64 @@ impl State {
     fn bucket(&mut self, key: &str) -> &mut Bucket {
         let name = bucket_name(key);
         if !self.buckets.contains_key(name) {
-            let bucket =
-                Bucket { objects: BTreeMap::new(), log: Log::starting_at(self.loaded_at), changed: watch::Sender::new(self.loaded_at) };
+            let bucket = Bucket {
+                objects: BTreeMap::new(),
+                bytes: 0,
+                log: Log::starting_at(self.loaded_at),
+                changed: watch::Sender::new(self.loaded_at),
+            };
             self.buckets.insert(name.into(), bucket);
         }
         self.buckets.get_mut(name).expect("was just made")
     }
 }
 
+impl State {
+    fn insert(&mut self, entry: Arc<Entry>) -> Option<Arc<Entry>> {
+        let (key, bytes) = (entry.key.clone(), entry.json.len());
+        let previous = self.bucket(&key).insert(entry);
+        self.bytes = self.bytes + bytes - previous.as_ref().map_or(0, |p| p.json.len());
+        previous
+    }
+
+    fn remove(&mut self, key: &str) -> Option<Arc<Entry>> {
+        let previous = self.bucket(key).remove(key)?;
+        self.bytes -= previous.json.len();
+        Some(previous)
+    }
+
+    /// Appends to a log. When all logs together are too long, the longest one forgets its older half.
+    fn push(&mut self, key: &str, event: LogEvent) {
+        let log = &mut self.bucket(key).log;
+        let before = log.bytes();
+        log.push(Arc::new(event));
+        let after = log.bytes();
+        self.log_bytes = self.log_bytes + after - before;
+        while self.log_bytes > LOGS_BYTES_MAX {
+            let Some(longest) = self.buckets.values_mut().map(|b| &mut b.log).max_by_key(|log| log.bytes()) else { return };
+            let freed = longest.forget_half();
+            self.log_bytes -= freed;
+            if freed == 0 {
+                return;
+            }
+        }
+    }
+}
+
 impl Bucket {
+    fn insert(&mut self, entry: Arc<Entry>) -> Option<Arc<Entry>> {
+        self.bytes += entry.json.len();
+        let previous = self.objects.insert(entry.key.clone(), entry);
+        self.bytes -= previous.as_ref().map_or(0, |p| p.json.len());
+        previous
+    }
+
+    fn remove(&mut self, key: &str) -> Option<Arc<Entry>> {
+        let previous = self.objects.remove(key);
+        self.bytes -= previous.as_ref().map_or(0, |p| p.json.len());
+        previous
+    }
+
     fn range(&self, group_resource: &str, namespace: Option<&str>) -> impl Iterator<Item = &Arc<Entry>> {
         let prefix: Arc<str> = prefix(group_resource, namespace).into();
         self.objects.range(prefix.clone()..).take_while(move |(k, _)| k.starts_with(&*prefix)).map(|(_, e)| e)
@@ -299,6 +401,11 @@ pub fn storage_error(error: &StorageError) -> ApiError {
     match error {
         StorageError::Conflict { .. } => ApiError::internal("storage conflict"),
         StorageError::Closed => ApiError::unavailable("the server is shutting down"),
+        StorageError::Full { bytes, most } => ApiError::new(
+            403,
+            Reason::Forbidden,
+            format!("the store of this cluster is full: its objects have {bytes} bytes of at most {most}; delete some to make room"),
+        ),
         StorageError::Failed(why) => {
             tracing::error!(why, "storage failed");
             ApiError::internal("storage failed; see the server log")
@@ -325,5 +432,41 @@ mod tests {
         assert_eq!(store.list_at("configmaps", None, quiet).unwrap_err(), TooOld);
         assert_eq!(store.list_at("configmaps", None, busy).unwrap().entries.len(), 1);
         assert_eq!(store.list_at("secrets", None, quiet).unwrap_err(), TooOld);
+    }
+
+    #[tokio::test]
+    async fn a_full_store_takes_what_makes_room_and_nothing_else() {
+        let store = Store::open_bounded(Arc::new(sublet_storage::MemoryBackend::new()), 10_000).unwrap();
+        let write = async |name: &str, bytes: usize, expect| {
+            let object = Encoded::new(&json!({"metadata": {"name": name}, "data": "x".repeat(bytes)}), &[]);
+            store.write("configmaps", "ns", name, Some(object), expect).await
+        };
+        for name in ["a", "b", "c"] {
+            write(name, 3000, Expect::Absent).await.unwrap();
+        }
+        let full = write("d", 3000, Expect::Absent).await.unwrap_err();
+        assert_eq!(storage_error(&full).code, 403);
+        assert!(write("a", 6000, Expect::Any).await.is_err());
+        write("a", 3001, Expect::Any).await.unwrap();
+        write("b", 10, Expect::Any).await.unwrap();
+        write("d", 2000, Expect::Absent).await.unwrap();
+        store.write("configmaps", "ns", "c", None, Expect::Any).await.unwrap();
+        let held: usize = store.list("configmaps", None).entries.iter().map(|e| e.json.len()).sum();
+        assert_eq!((store.bytes_of("configmaps"), store.read().bytes), (held, held));
+    }
+
+    /// Each log had a bound and all together had none: a thousand kinds were a thousand times eight MiB.
+    #[tokio::test]
+    async fn all_logs_together_are_bounded() {
+        let store = Store::open(Arc::new(sublet_storage::MemoryBackend::new())).unwrap();
+        let object = |i: usize| Encoded::new(&json!({"metadata": {"name": "a"}, "i": i, "data": "x".repeat(500_000)}), &[]);
+        for i in 0..400 {
+            let kind = format!("kind{}", i % 40);
+            store.write(&kind, "ns", "a", Some(object(i)), Expect::Any).await.unwrap();
+            let state = store.read();
+            let bytes: usize = state.buckets.values().map(|b| b.log.bytes()).sum();
+            assert_eq!(bytes, state.log_bytes);
+            assert!(bytes <= LOGS_BYTES_MAX);
+        }
     }
 }

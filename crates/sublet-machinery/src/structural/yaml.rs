@@ -22,7 +22,7 @@ pub struct YamlDocument {
 /// Reads the first document. The error is in Go's words where they are about lines.
 pub fn yaml_to_json(text: &[u8]) -> Result<YamlDocument, String> {
     let text = String::from_utf8_lossy(text);
-    let mut builder = Builder { anchors: HashMap::new(), duplicates: Vec::new(), nodes: 0 };
+    let mut builder = Builder { anchors: HashMap::new(), duplicates: Vec::new(), nodes: 0, aliased: 0 };
     let mut events = Parser::new_from_str(&text);
     let mut value = Value::Null;
     while let Some((event, span)) = next(&mut events)? {
@@ -41,6 +41,8 @@ struct Builder {
     anchors: HashMap<usize, (Value, usize)>,
     duplicates: Vec<String>,
     nodes: usize,
+    /// How many of these came out of aliases.
+    aliased: usize,
 }
 
 type Events<'t> = Parser<'t, serde_saphyr::granit_parser::StrInput<'t>>;
@@ -81,6 +83,7 @@ impl Builder {
             Event::MappingStart(_, anchor, _) => (self.mapping(events, depth)?, anchor),
             Event::Alias(anchor) => {
                 let (value, nodes) = self.anchors.get(&anchor).cloned().ok_or_else(|| format!("{PREFIX}unknown anchor"))?;
+                self.aliased += nodes;
                 self.count(nodes)?;
                 (value, 0)
             }
@@ -125,13 +128,25 @@ impl Builder {
         next(events)?.ok_or_else(|| format!("{PREFIX}unexpected end of stream"))
     }
 
+    /// Whether all but a hundredth of a document came out of its aliases.
+    fn is_mostly_aliases(&self) -> bool {
+        self.nodes > JUDGED_NODES_MIN && self.aliased > JUDGED_ALIASED_MIN && self.aliased > self.nodes / 100 * 99
+    }
+
     fn count(&mut self, nodes: usize) -> Result<(), String> {
         self.nodes += nodes;
-        if self.nodes > YAML_NODES_MAX { Err(format!("{PREFIX}document contains excessive aliasing")) } else { Ok(()) }
+        if self.nodes > YAML_NODES_MAX || self.is_mostly_aliases() {
+            Err(format!("{PREFIX}document contains excessive aliasing"))
+        } else {
+            Ok(())
+        }
     }
 }
 
 const PREFIX: &str = "yaml: ";
+/// From so many nodes on, and so many of them out of aliases, their part counts, as in Go's reader.
+const JUDGED_NODES_MIN: usize = 1000;
+const JUDGED_ALIASED_MIN: usize = 100;
 
 /// `<<` takes the members of a map, or of a list of maps, that the map does not have itself.
 fn merge(map: &mut Map<String, Value>, value: Value) -> Result<(), String> {
@@ -252,6 +267,22 @@ mod tests {
             read("base: &b {x: 1, z: 2}\nover:\n  <<: *b\n  z: 3\nlist: [*b]\n"),
             json!({"base": {"x": 1, "z": 2}, "over": {"x": 1, "z": 3}, "list": [{"x": 1, "z": 2}]})
         );
+    }
+
+    /// Go's reader refuses small documents too when nearly all of what they say is said by aliases.
+    #[test]
+    fn documents_of_aliases_are_refused_however_small() {
+        let levels = |count: usize| {
+            let mut text = String::from("x0: &x0 [a,a,a,a,a,a,a,a,a]\n");
+            for i in 1..count {
+                text.push_str(&format!("x{i}: &x{i} [{}]\n", vec![format!("*x{}", i - 1); 9].join(",")));
+            }
+            text
+        };
+        assert!(yaml_to_json(levels(2).as_bytes()).is_ok());
+        assert!(yaml_to_json(levels(4).as_bytes()).unwrap_err().contains("excessive aliasing"));
+        let shared = format!("base: &b {{a: 1, b: 2}}\nlist: [{}]\n", vec!["{<<: *b, c: 3}"; 500].join(","));
+        assert!(yaml_to_json(shared.as_bytes()).is_ok());
     }
 
     #[test]

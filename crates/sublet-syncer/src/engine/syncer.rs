@@ -200,14 +200,14 @@ impl Syncer {
             };
             let Some(key) = key else { break };
             let (inner, cancel) = (self.inner.clone(), cancel.clone());
-            workers.spawn(async move {
+            workers.spawn(self.inner.tenant_client.clone().in_turns(async move {
                 tokio::select! {
                     () = inner.work_on(&key) => {}
                     () = cancel.cancelled() => {}
                 }
                 inner.queue.done(&key);
                 drop(slot);
-            });
+            }));
             while workers.try_join_next().is_some() {}
         }
         workers.shutdown().await;

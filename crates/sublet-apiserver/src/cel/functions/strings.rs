@@ -4,6 +4,7 @@ use super::super::eval::{Evaluated, failed};
 use super::super::value::Val;
 use super::format;
 use regex::Regex;
+use sublet_machinery::pattern;
 
 pub(super) fn call<'v>(function: &str, is_member: bool, args: &[Val<'v>]) -> Option<Evaluated<'v>> {
     if function == "join" {
@@ -47,9 +48,9 @@ pub(super) fn call<'v>(function: &str, is_member: bool, args: &[Val<'v>]) -> Opt
     })
 }
 
-fn regex(pattern: &str) -> Result<Regex, super::super::eval::EvalError> {
-    let built = regex::RegexBuilder::new(pattern).size_limit(4 << 20).build();
-    built.map_err(|error| failed(format!("error parsing regexp: {}", error.to_string().lines().last().unwrap_or_default())))
+fn regex(text: &str) -> Result<Regex, super::super::eval::EvalError> {
+    // Kept: the same pattern is asked for each item of a list.
+    pattern::compiled(text).map_err(|why| failed(format!("error parsing regexp: {why}")))
 }
 
 fn find_all<'v>(text: &str, pattern: &str, limit: i64) -> Evaluated<'v> {
@@ -69,29 +70,35 @@ fn index_of<'v>(text: &str, part: &str, from: i64) -> Evaluated<'v> {
     if from < 0 {
         return Err(failed(format!("index out of range: {from}")));
     }
-    let chars: Vec<char> = text.chars().collect();
-    let part: Vec<char> = part.chars().collect();
-    let from = from as usize;
+    let count = text.chars().count();
+    let from = (from as usize).min(count);
     if part.is_empty() {
-        return Ok(Val::Int(from.min(chars.len()) as i64));
+        return Ok(Val::Int(from as i64));
     }
-    let found = (from..chars.len()).find(|at| chars[*at..].starts_with(&part));
+    let start = byte_of(text, from);
+    // Searched as bytes, which takes one pass; comparing at each character takes as many as the part is long.
+    let found = text[start..].find(part).map(|at| from + text[start..start + at].chars().count());
     Ok(Val::Int(found.map_or(-1, |at| at as i64)))
 }
 
+/// Where a character begins; the end for the one after the last.
+fn byte_of(text: &str, character: usize) -> usize {
+    text.char_indices().nth(character).map_or(text.len(), |(at, _)| at)
+}
+
 fn last_index_of<'v>(text: &str, part: &str, from: Option<i64>) -> Evaluated<'v> {
-    let chars: Vec<char> = text.chars().collect();
-    let part: Vec<char> = part.chars().collect();
+    let count = text.chars().count();
     let from = match from {
         Some(from) if from < 0 => return Err(failed(format!("index out of range: {from}"))),
-        Some(from) if part.is_empty() => return Ok(Val::Int((from as usize).min(chars.len()) as i64)),
-        Some(from) if from as usize >= chars.len() => return Ok(Val::Int(-1)),
+        Some(from) if part.is_empty() => return Ok(Val::Int(from)),
+        Some(from) if from as usize >= count => return Ok(Val::Int(-1)),
         Some(from) => from as usize,
-        None if part.is_empty() => return Ok(Val::Int(chars.len() as i64)),
-        None => chars.len(),
+        None if part.is_empty() => return Ok(Val::Int(count as i64)),
+        None => count,
     };
-    let Some(last) = chars.len().checked_sub(part.len()) else { return Ok(Val::Int(-1)) };
-    let found = (0..=from.min(last)).rev().find(|at| chars[*at..].starts_with(&part));
+    // A part that begins at `from` may reach beyond it.
+    let end = byte_of(text, from.saturating_add(part.chars().count()));
+    let found = text[..end].rfind(part).map(|at| text[..at].chars().count());
     Ok(Val::Int(found.map_or(-1, |at| at as i64)))
 }
 

@@ -152,9 +152,8 @@ fn validations(schema: &Value, skip_any_of: bool, skip_first: bool, path: &Field
     }
     let pattern = text(schema, "pattern");
     if !pattern.is_empty()
-        && let Err(error) = regex::Regex::new(pattern)
+        && let Err(why) = sublet_machinery::pattern::check(pattern)
     {
-        let why = error.to_string().lines().last().unwrap_or_default().trim_start_matches("error: ").to_string();
         let detail = format!("must be a valid regular expression, but isn't: {why}");
         errors.push(FieldError::invalid(&path.child("pattern"), pattern, detail));
     }
