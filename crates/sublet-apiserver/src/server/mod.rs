@@ -3,6 +3,7 @@
 mod aggregation;
 mod connect;
 mod convert;
+mod counted;
 mod custom;
 mod documents;
 mod flow_status;
