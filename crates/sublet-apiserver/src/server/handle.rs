@@ -2,9 +2,9 @@
 
 use super::Server;
 use super::connect::is_connection;
+use super::counted::InFlight;
 use super::health;
 use super::identity::{Trail, is_own};
-use super::metrics::Counted;
 use super::system::system_user;
 use super::websocket;
 use crate::admission::UserInfo;
@@ -12,7 +12,7 @@ use crate::auth::authz::AuthzAttributes;
 use crate::http::body::BoxError;
 use crate::http::negotiate::{self, Accepted, Encoding};
 use crate::http::respond::{self, HttpResponse};
-use crate::http::{Body, Query, RequestInfo};
+use crate::http::{Query, RequestInfo};
 use crate::registry::{Resource, Snapshot};
 use crate::rest::ResourceRequest;
 use crate::rest::delete::DeleteOptions;
@@ -24,7 +24,6 @@ use jiff::Timestamp;
 use serde_json::json;
 use std::borrow::Cow;
 use std::sync::{Arc, Mutex};
-use std::time::Duration;
 use sublet_machinery::selector::FieldSelector;
 use sublet_machinery::{ApiError, ObjectExt as _, Reason};
 use sublet_share::Spent;
@@ -77,23 +76,6 @@ impl Server {
         tracing::debug!(server = %self.name(), verb = info.verb, path = %info.path, status, duration_ms = started.elapsed().as_millis() as u64, "request");
         // The own loops of thousands of idle tenants would fill memory with what they ask for.
         if counted { self.count(&info, &query, &parts.headers, response, started.elapsed()) } else { response }
-    }
-
-    /// Counts a request; one that lasts is counted among those in work until its answer ends.
-    fn count(&self, info: &RequestInfo, query: &Query, headers: &HeaderMap, mut response: HttpResponse, took: Duration) -> HttpResponse {
-        let status = response.status().as_u16();
-        // What answered with success is served.
-        let served = status < 400 || self.registry().snapshot().find(&info.group, &info.version, &info.resource).is_some();
-        let apply = info.verb == "patch" && negotiate::content_type(headers).starts_with("application/apply-patch");
-        let counted = Counted { info, served, dry_run: query.has("dryRun"), apply };
-        let lasts = is_long_running(info);
-        self.metrics().requests.count(&counted, status, (!lasts).then_some(took));
-        if lasts && let Body::Stream(_) = response.body() {
-            let running = self.metrics().requests.lasting(&counted);
-            let body = std::mem::replace(response.body_mut(), Body::empty());
-            *response.body_mut() = body.holding(running);
-        }
-        response
     }
 
     async fn answer<B>(
@@ -344,25 +326,6 @@ impl Server {
     }
 }
 
-/// A request in work.
-struct InFlight<'s> {
-    server: &'s Server,
-    writes: bool,
-}
-
-impl<'s> InFlight<'s> {
-    fn new(server: &'s Server, writes: bool) -> Self {
-        server.metrics().requests.begin(writes);
-        Self { server, writes }
-    }
-}
-
-impl Drop for InFlight<'_> {
-    fn drop(&mut self) {
-        self.server.metrics().requests.end(self.writes);
-    }
-}
-
 /// A client of the API waits as long as told, and tries again.
 fn too_many_requests() -> HttpResponse {
     let mut response = respond::text(StatusCode::TOO_MANY_REQUESTS, "Too many requests, please try again later.\n");
@@ -371,7 +334,7 @@ fn too_many_requests() -> HttpResponse {
 }
 
 /// Watches and connections last as long as both sides want.
-fn is_long_running(info: &RequestInfo) -> bool {
+pub(super) fn is_long_running(info: &RequestInfo) -> bool {
     info.verb == "watch" || is_connection(info)
 }
 

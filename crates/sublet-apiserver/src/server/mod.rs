@@ -4,6 +4,7 @@ mod aggregation;
 mod bounds;
 mod connect;
 mod convert;
+mod counted;
 mod custom;
 mod documents;
 mod flow_status;
