@@ -41,10 +41,13 @@ impl std::fmt::Debug for TokenMaker {
     }
 }
 
-/// What an informer of Secrets keeps: nobody here reads the data of others.
+/// What an informer of Secrets keeps: nobody here reads the data of others. Their keys stay: the nodes of an embedded host, who share the
+/// informer, ask whether a pod's volumes find theirs.
 pub(crate) fn without_foreign_data(secret: &mut Value) {
-    if !is_token(secret) {
-        secret.remove_at("/data");
+    if !is_token(secret)
+        && let Some(data) = secret.get_mut("data").and_then(Value::as_object_mut)
+    {
+        data.values_mut().for_each(|value| *value = "".into());
     }
 }
 
@@ -215,6 +218,6 @@ mod tests {
     fn the_data_of_others_is_not_kept() {
         let mut secrets = [json!({"type": "Opaque", "data": {"a": "eA=="}}), json!({"type": TYPE, "data": {"token": "eA=="}})];
         secrets.iter_mut().for_each(without_foreign_data);
-        assert_eq!(secrets, [json!({"type": "Opaque"}), json!({"type": TYPE, "data": {"token": "eA=="}})]);
+        assert_eq!(secrets, [json!({"type": "Opaque", "data": {"a": ""}}), json!({"type": TYPE, "data": {"token": "eA=="}})]);
     }
 }
