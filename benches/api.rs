@@ -9,7 +9,6 @@ use anyhow::{Context as _, Result};
 use clap::Parser;
 use futures::StreamExt as _;
 use serde_json::json;
-use std::path::PathBuf;
 use std::time::Duration;
 use sublet_e2e::Cluster;
 use sublet_machinery::Gvr;
@@ -39,12 +38,8 @@ struct Arguments {
     /// Whole lists of each sort
     #[arg(long, default_value_t = 20)]
     lists: usize,
-    /// Another API server to measure with the same load
-    #[arg(long, requires = "pids")]
-    kubeconfig: Option<PathBuf>,
-    /// The processes of the other API server and its store
-    #[arg(long, value_delimiter = ',')]
-    pids: Vec<u32>,
+    #[command(flatten)]
+    other: support::Other,
 }
 
 fn main() -> Result<()> {
@@ -63,11 +58,11 @@ async fn bench(arguments: Arguments) -> Result<()> {
     let idle = own.usage()?.memory_kib;
     let ours = Load { client: (*own.cluster().await?).clone(), pids: vec![own.pid()], arguments: &arguments }.run().await?;
     let after = own.usage()?.memory_kib;
-    let other = match &arguments.kubeconfig {
+    let other = match &arguments.other.kubeconfig {
         Some(path) => {
             let cluster = Cluster::from_text(&tokio::fs::read_to_string(path).await?).await?;
-            let load = Load { client: (*cluster).clone(), pids: arguments.pids.clone(), arguments: &arguments };
-            Some((load.run().await?, Usage::of_all(&arguments.pids)?.memory_kib))
+            let load = Load { client: (*cluster).clone(), pids: arguments.other.pids.clone(), arguments: &arguments };
+            Some((load.run().await?, Usage::of_all(&arguments.other.pids)?.memory_kib))
         }
         None => None,
     };

@@ -9,7 +9,6 @@ use anyhow::{Context as _, Result, ensure};
 use bytes::Bytes;
 use clap::Parser;
 use serde_json::json;
-use std::path::PathBuf;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -47,12 +46,8 @@ struct Arguments {
     /// Requests under way at once
     #[arg(long, default_value_t = 16)]
     clients: usize,
-    /// Another API server to measure with the same load
-    #[arg(long, requires = "pids")]
-    kubeconfig: Option<PathBuf>,
-    /// The processes of the other API server and its store
-    #[arg(long, value_delimiter = ',')]
-    pids: Vec<u32>,
+    #[command(flatten)]
+    other: support::Other,
 }
 
 fn main() -> Result<()> {
@@ -69,10 +64,10 @@ struct Place {
 type Row = (String, f64);
 
 async fn bench(arguments: Arguments) -> Result<()> {
-    let other = match &arguments.kubeconfig {
+    let other = match &arguments.other.kubeconfig {
         Some(path) => {
             let target = Target::new(&tokio::fs::read_to_string(path).await?, true)?;
-            Some(Place { name: "other", targets: vec![target], pids: arguments.pids.clone() })
+            Some(Place { name: "other", targets: vec![target], pids: arguments.other.pids.clone() })
         }
         None => None,
     };

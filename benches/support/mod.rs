@@ -15,6 +15,18 @@ pub mod wire;
 
 use anyhow::Result;
 use std::future::Future;
+use std::path::PathBuf;
+
+/// Another API server, measured beside the built one.
+#[derive(clap::Args)]
+pub struct Other {
+    /// Another API server to measure with the same load
+    #[arg(long, requires = "pids")]
+    pub kubeconfig: Option<PathBuf>,
+    /// The processes of the other API server and its store
+    #[arg(long, value_delimiter = ',')]
+    pub pids: Vec<u32>,
+}
 
 /// The arguments of a bench, without what Cargo adds.
 pub fn arguments<A: clap::Parser>() -> A {

@@ -16,7 +16,7 @@ pub mod manager;
 pub mod queue;
 pub mod resources;
 
-pub use client::{Client, ClientError, DeleteOptions, List, ListOptions, Patch, PatchOptions, WatchEvent};
+pub use client::{Client, ClientError, DeleteOptions, List, ListOptions, Patch, PatchOptions, WatchEvent, chain};
 pub use clock::Clock;
 pub use events::{EventKind, EventRecorder};
 pub use informer::{Change, Informer, Scope};

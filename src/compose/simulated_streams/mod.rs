@@ -11,7 +11,7 @@ use async_trait::async_trait;
 use bytes::Bytes;
 use channels::{Channel, Channels, SpdyChannels};
 use futures::{StreamExt, stream};
-use http::header::{CONNECTION, CONTENT_TYPE, SEC_WEBSOCKET_ACCEPT, SEC_WEBSOCKET_KEY, SEC_WEBSOCKET_PROTOCOL, UPGRADE};
+use http::header::{CONNECTION, CONTENT_TYPE, SEC_WEBSOCKET_PROTOCOL, UPGRADE};
 use http::{HeaderMap, HeaderName, HeaderValue, Request, StatusCode};
 use hyper::upgrade::{OnUpgrade, Upgraded};
 use hyper_util::rt::TokioIo;
@@ -22,13 +22,12 @@ use std::sync::Arc;
 use std::time::Duration;
 use sublet_apiserver::hooks::{ConnectTarget, Connector, Proxied};
 use sublet_apiserver::http::body::RequestBody;
-use sublet_apiserver::http::{Body, HttpResponse, Query};
+use sublet_apiserver::http::{Body, HttpResponse, Query, websocket};
 use sublet_host::{LogRequest, SimulatedShell, simulated_page};
 use sublet_machinery::{ApiError, ObjectExt};
 use sublet_runtime::Client;
 use sublet_runtime::resources::PODS;
 use tokio_tungstenite::WebSocketStream;
-use tokio_tungstenite::tungstenite::handshake::derive_accept_key;
 use tokio_tungstenite::tungstenite::protocol::{Role, WebSocketConfig};
 use transport::{Socket, Transport};
 
@@ -200,33 +199,31 @@ struct Accepted {
 }
 
 /// The server's half of the handshake, with the protocols that it speaks over either.
-fn accept<B>(request: &mut Request<B>, websocket: &[&'static str], spdy: &[&'static str]) -> Result<Accepted, ApiError> {
+fn accept<B>(
+    request: &mut Request<B>,
+    spoken_over_websocket: &[&'static str],
+    spoken_over_spdy: &[&'static str],
+) -> Result<Accepted, ApiError> {
     let headers = request.headers();
     let upgrade = headers.get(UPGRADE).map(HeaderValue::as_bytes).unwrap_or_default();
-    let key = headers.get(SEC_WEBSOCKET_KEY).filter(|_| upgrade.eq_ignore_ascii_case(b"websocket"));
-    let (protocol, answers) = match key {
+    let (protocol, response) = match websocket::key(headers) {
         Some(key) => {
-            let chosen = choose(headers, &SEC_WEBSOCKET_PROTOCOL, websocket)?;
-            let accepted = HeaderValue::from_str(&derive_accept_key(key.as_bytes())).map_err(ApiError::internal)?;
-            let upgrade = (UPGRADE, HeaderValue::from_static("websocket"));
-            (
-                Protocol::WebSocket,
-                vec![upgrade, (SEC_WEBSOCKET_ACCEPT, accepted), (SEC_WEBSOCKET_PROTOCOL, HeaderValue::from_static(chosen))],
-            )
+            let chosen = choose(headers, &SEC_WEBSOCKET_PROTOCOL, spoken_over_websocket)?;
+            (Protocol::WebSocket, websocket::switched(key, Some(chosen))?)
         }
         None if upgrade.eq_ignore_ascii_case(b"SPDY/3.1") => {
-            let chosen = choose(headers, &SPDY_VERSION, spdy)?;
-            let upgrade = (UPGRADE, HeaderValue::from_static("SPDY/3.1"));
-            (Protocol::Spdy, vec![upgrade, (SPDY_VERSION, HeaderValue::from_static(chosen))])
+            let chosen = choose(headers, &SPDY_VERSION, spoken_over_spdy)?;
+            let mut response = http::Response::new(Body::empty());
+            *response.status_mut() = StatusCode::SWITCHING_PROTOCOLS;
+            for (name, value) in [(CONNECTION, "Upgrade"), (UPGRADE, "SPDY/3.1"), (SPDY_VERSION, chosen)] {
+                response.headers_mut().insert(name, HeaderValue::from_static(value));
+            }
+            (Protocol::Spdy, response)
         }
         None => return Err(ApiError::bad_request("Upgrade request required")),
     };
     let upgrade = request.extensions_mut().remove::<OnUpgrade>();
     let upgrade = upgrade.ok_or_else(|| ApiError::bad_request("this connection cannot be upgraded; use HTTP/1.1"))?;
-    let mut response = http::Response::new(Body::empty());
-    *response.status_mut() = StatusCode::SWITCHING_PROTOCOLS;
-    response.headers_mut().insert(CONNECTION, HeaderValue::from_static("Upgrade"));
-    response.headers_mut().extend(answers);
     Ok(Accepted { upgrade, protocol, response })
 }
 

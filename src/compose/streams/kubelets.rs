@@ -1,6 +1,7 @@
 //! Streams to pods of nodes that have a kubelet: to the kubelet, which knows the pod by the same name, and of `proxy`
 //! to the pod itself. Paths and parameters are those of `registry/core/pod/strategy.go` and `registry/core/node`.
 
+use super::links::is_html;
 use super::pages::Pages;
 use super::relay::Relays;
 use super::remote::{Failed, Remote, Sent, answer};
@@ -8,7 +9,7 @@ use super::{PATH, PORT, is_refusal};
 use anyhow::{Context as _, Result};
 use async_trait::async_trait;
 use form_urlencoded::Serializer;
-use http::header::{CONTENT_LENGTH, CONTENT_TYPE, LOCATION};
+use http::header::{CONTENT_LENGTH, LOCATION};
 use http::{HeaderName, HeaderValue, Request, Response};
 use http_body_util::{BodyExt as _, Limited};
 use hyper::body::Incoming;
@@ -21,6 +22,7 @@ use sublet_apiserver::http::{Body, HttpResponse, Query};
 use sublet_apiserver::outgoing::client_tls;
 use sublet_apiserver::reader::Reader;
 use sublet_machinery::{ApiError, ObjectExt as _, Reason};
+use sublet_runtime::chain;
 use tokio::sync::OwnedSemaphorePermit;
 
 /// Where kubelets listen when their node does not say.
@@ -82,8 +84,8 @@ impl<R: Reader> KubeletStreams<R> {
             Ok(Sent::Answer(response, _)) if is_refusal(response.status()) => Err(refusal(response, subresource, &target.info.name).await),
             Ok(Sent::Answer(response, permit)) => Ok(answer(response, permit, None)),
             Err(Failed::Refused(error)) => Err(error),
-            Err(Failed::Unreached(error)) if subresource == "log" => Err(ApiError::internal(format!("Get {uri:?}: {}", causes(&*error)))),
-            Err(Failed::Unreached(error)) => Err(ApiError::internal(format!("error dialing backend: {}", causes(&*error)))),
+            Err(Failed::Unreached(error)) if subresource == "log" => Err(ApiError::internal(format!("Get {uri:?}: {}", chain(&*error)))),
+            Err(Failed::Unreached(error)) => Err(ApiError::internal(format!("error dialing backend: {}", chain(&*error)))),
         }
     }
 
@@ -120,7 +122,7 @@ impl<R: Reader> KubeletStreams<R> {
             Ok(Sent::Upgraded(response)) => Ok(response),
             Ok(Sent::Answer(response, permit)) => page(response, permit, &Pages { prefix: &prefix, origin: &origin }).await,
             Err(Failed::Refused(error)) => Err(error),
-            Err(Failed::Unreached(error)) => Err(ApiError::unavailable(format!("error trying to reach service: {}", causes(&*error)))),
+            Err(Failed::Unreached(error)) => Err(ApiError::unavailable(format!("error trying to reach service: {}", chain(&*error)))),
         }
     }
 }
@@ -233,9 +235,7 @@ async fn page(response: Response<Incoming>, permit: OwnedSemaphorePermit, pages:
         answered.headers_mut().insert(LOCATION, moved);
         return Ok(answered);
     }
-    let kind = answered.headers().get(CONTENT_TYPE).and_then(|v| v.to_str().ok()).unwrap_or_default();
-    let is_page =
-        kind.split(';').next().map(str::trim) == Some("text/html") && !answered.headers().contains_key(http::header::CONTENT_ENCODING);
+    let is_page = is_html(answered.headers()) && !answered.headers().contains_key(http::header::CONTENT_ENCODING);
     let length = answered.headers().get(CONTENT_LENGTH).and_then(|v| v.to_str().ok()?.parse::<usize>().ok());
     if !is_page || length.is_some_and(|n| n > PAGE_BYTES_MAX) {
         return Ok(answered);
@@ -249,22 +249,12 @@ async fn page(response: Response<Incoming>, permit: OwnedSemaphorePermit, pages:
     Ok(Response::from_parts(parts, Body::full(pages.rewritten(&body.to_bytes()))))
 }
 
-/// The whole chain, as the first link of it says little.
-fn causes(error: &dyn std::error::Error) -> String {
-    let mut text = error.to_string();
-    let mut next = error.source();
-    while let Some(cause) = next {
-        text = format!("{text}: {cause}");
-        next = cause.source();
-    }
-    text
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::compose::testing::{Asked, FakeHost};
     use bytes::Bytes;
+    use http::header::CONTENT_TYPE;
     use http_body_util::Full;
     use jiff::Timestamp;
     use serde_json::json;

@@ -35,8 +35,7 @@ impl Links {
             }
             return None;
         }
-        let kind = headers.get(CONTENT_TYPE).and_then(|v| v.to_str().ok()).unwrap_or_default();
-        if kind.split(';').next().map(str::trim) != Some("text/html") {
+        if !is_html(headers) {
             return None;
         }
         let gzip = match headers.get(CONTENT_ENCODING).map(HeaderValue::as_bytes) {
@@ -49,6 +48,12 @@ impl Links {
         headers.remove(CONTENT_LENGTH);
         Some(Rewrite { links: self.clone(), gzip, kept: BytesMut::new() })
     }
+}
+
+/// Whether the body is a page, in which links may stand.
+pub(super) fn is_html(headers: &HeaderMap) -> bool {
+    let kind = headers.get(CONTENT_TYPE).and_then(|v| v.to_str().ok()).unwrap_or_default();
+    kind.split(';').next().map(str::trim) == Some("text/html")
 }
 
 /// Replaces the paths in a body as it comes.

@@ -10,7 +10,7 @@ use base64::engine::general_purpose::STANDARD;
 use serde_json::{Value, json};
 use std::sync::Arc;
 use sublet_machinery::{ApiError, ObjectExt};
-use x509_parser::prelude::{FromDer, X509CertificationRequest};
+use x509_parser::prelude::{FromDer, X509CertificationRequest, X509Name};
 
 /// Writes into a request who made it. Upstream's strategy does so; here it takes a step that knows the user.
 pub(super) struct CertificateRequester;
@@ -181,11 +181,15 @@ impl Plugin for CertificateSubjectRestriction {
 
 /// The organizations (groups, to Kubernetes) in the subject of a request.
 fn organizations(encoded: &str) -> Result<Vec<String>, String> {
+    of_subject(encoded, |subject| subject.iter_organization().filter_map(|o| o.as_str().ok()).map(str::to_string).collect())
+}
+
+/// What is asked of the subject of a request for a certificate.
+pub(super) fn of_subject<T>(encoded: &str, read: impl FnOnce(&X509Name<'_>) -> T) -> Result<T, String> {
     let pem = STANDARD.decode(encoded).map_err(|e| e.to_string())?;
     let (_, pem) = x509_parser::pem::parse_x509_pem(&pem).map_err(|_| "PEM block type must be CERTIFICATE REQUEST".to_string())?;
     let (_, request) = X509CertificationRequest::from_der(&pem.contents).map_err(|e| e.to_string())?;
-    let subject = &request.certification_request_info.subject;
-    Ok(subject.iter_organization().filter_map(|o| o.as_str().ok()).map(str::to_string).collect())
+    Ok(read(&request.certification_request_info.subject))
 }
 
 #[cfg(test)]

@@ -4,27 +4,23 @@
 mod node;
 mod pod;
 
+use super::certificates::of_subject;
 use super::{Attributes, Operation, Plugin};
-use crate::auth::authz::AuthzAttributes;
+use crate::auth::authz::{AuthzAttributes, has_group};
+use crate::auth::{NODE_LEASES, NODE_PREFIX, NODES};
 use crate::reader::Writer;
 use async_trait::async_trait;
-use base64::Engine as _;
-use base64::engine::general_purpose::STANDARD;
 use serde_json::Value;
 use std::sync::Arc;
 use sublet_machinery::{ApiError, ObjectExt as _};
-use x509_parser::prelude::{FromDer as _, X509CertificationRequest};
 
 pub(super) struct NodeRestriction;
 
-const NODES_GROUP: &str = "system:nodes";
-const NODE_USER_PREFIX: &str = "system:node:";
 const LEASES: &str = "leases.coordination.k8s.io";
 const CSI_NODES: &str = "csinodes.storage.k8s.io";
 const SLICES: &str = "resourceslices.resource.k8s.io";
 const CERTIFICATES: &str = "certificatesigningrequests.certificates.k8s.io";
 const POD_CERTIFICATES: &str = "podcertificaterequests.certificates.k8s.io";
-const LEASE_NAMESPACE: &str = "kube-node-lease";
 /// Signers of kubelets' own certificates.
 const KUBELET_SIGNERS: [&str; 2] = ["kubernetes.io/kubelet-serving", "kubernetes.io/kube-apiserver-client-kubelet"];
 
@@ -48,11 +44,11 @@ impl Plugin for NodeRestriction {
     }
 
     fn handles(&self, attributes: &Attributes<'_>) -> bool {
-        attributes.operation != Operation::Connect && attributes.user.groups.iter().any(|group| group == NODES_GROUP)
+        attributes.operation != Operation::Connect && has_group(attributes.user, NODES)
     }
 
     async fn mutate(&self, attributes: &mut Attributes<'_>, store: &Arc<dyn Writer>) -> Result<(), ApiError> {
-        let Some(node) = attributes.user.name.strip_prefix(NODE_USER_PREFIX) else { return Ok(()) };
+        let Some(node) = attributes.user.name.strip_prefix(NODE_PREFIX) else { return Ok(()) };
         let checked = match node {
             "" => refuse(format!("could not determine node from user {:?}", attributes.user.name)),
             node => check(node, attributes, store),
@@ -77,8 +73,8 @@ fn check(node: &str, attributes: &Attributes<'_>, store: &Arc<dyn Writer>) -> Ch
         ("token", Operation::Create) if is("serviceaccounts") => pod::token(node, attributes, new, store),
         (subresource, operation) if is(POD_CERTIFICATES) => pod::certificate(node, subresource, operation, attributes, new, store),
         (_, operation) if is(LEASES) => {
-            if attributes.namespace != LEASE_NAMESPACE {
-                return refuse(format!("can only access leases in the {LEASE_NAMESPACE:?} system namespace"));
+            if attributes.namespace != NODE_LEASES {
+                return refuse(format!("can only access leases in the {NODE_LEASES:?} system namespace"));
             }
             own_name(node, attributes, operation, new, "node lease")
         }
@@ -143,15 +139,10 @@ fn certificate(node: &str, new: &Value) -> Checked {
     if !new.str_at("/spec/signerName").is_some_and(|signer| KUBELET_SIGNERS.contains(&signer)) {
         return Ok(());
     }
-    let common_name = || {
-        let pem = STANDARD.decode(new.str_at("/spec/request")?).ok()?;
-        let (_, block) = x509_parser::pem::parse_x509_pem(&pem).ok()?;
-        let (_, request) = X509CertificationRequest::from_der(&block.contents).ok()?;
-        let name = request.certification_request_info.subject.iter_common_name().next()?.as_str().ok()?.to_string();
-        Some(name)
-    };
-    match common_name() {
-        Some(name) if name.strip_prefix(NODE_USER_PREFIX) == Some(node) => Ok(()),
+    let encoded = new.str_at("/spec/request").unwrap_or_default();
+    let common_name = of_subject(encoded, |subject| Some(subject.iter_common_name().next()?.as_str().ok()?.to_string()));
+    match common_name.ok().flatten() {
+        Some(name) if name.strip_prefix(NODE_PREFIX) == Some(node) => Ok(()),
         Some(_) => refuse(format!("can only create a node CSR with CN=system:node:{node}")),
         None => refuse("unable to parse csr: PEM block type must be CERTIFICATE REQUEST"),
     }

@@ -24,6 +24,11 @@ pub const UNAUTHENTICATED: &str = "system:unauthenticated";
 /// Members may do everything; no rule is asked.
 pub const MASTERS: &str = "system:masters";
 
+/// Nodes: the group of their users, what the users' names begin with, and where their leases are.
+pub(crate) const NODES: &str = "system:nodes";
+pub(crate) const NODE_PREFIX: &str = "system:node:";
+pub(crate) const NODE_LEASES: &str = "kube-node-lease";
+
 pub const SERVICE_ACCOUNT_PREFIX: &str = "system:serviceaccount:";
 
 /// `system:serviceaccount:<namespace>:<name>`

@@ -5,6 +5,7 @@ pub mod negotiate;
 pub mod query;
 pub mod request_info;
 pub mod respond;
+pub mod websocket;
 
 pub use body::Body;
 pub use query::Query;

@@ -137,9 +137,7 @@ impl Server {
         };
         let mut response = match stream {
             Some(stream) => self.connect(&request, parts, stream.map_err(Into::into).boxed_unsync()).await,
-            None if info.verb == "watch" && websocket::is_wanted(&parts.headers) => {
-                self.dispatch(&request, parts).await.and_then(|answer| websocket::over(parts, answer))
-            }
+            None if info.verb == "watch" => self.dispatch(&request, parts).await.and_then(|answer| websocket::over(parts, answer)),
             None if self.is_heavy(&request) => self.share().heavy(self.dispatch(&request, parts)).await,
             None => self.dispatch(&request, parts).await,
         };

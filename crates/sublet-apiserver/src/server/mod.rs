@@ -28,7 +28,7 @@ pub use security::{ISSUER, SecurityConfig};
 
 use crate::admission::{Attributes, Plugin, SignerPermission};
 use crate::audit::Auditor;
-use crate::auth::authz::Authorization;
+use crate::auth::authz::{Authorization, Mode};
 use crate::auth::bootstrap::{self, BootstrapConfig};
 use crate::auth::tokens::KeyError;
 use crate::discovery::Documents;
@@ -39,10 +39,12 @@ use crate::reader::Reader;
 use crate::registry::{Registry, builtin_rows};
 use crate::rest::ResourceRequest;
 use crate::store::Store;
+use jiff::Timestamp;
 use security::Security;
+use std::net::IpAddr;
 use std::sync::{Arc, OnceLock, RwLock};
 use sublet_machinery::ApiError;
-use sublet_storage::{Backend, StorageError};
+use sublet_storage::{Backend, MemoryBackend, StorageError};
 use tokio::sync::Notify;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
@@ -59,6 +61,32 @@ pub struct Config {
     pub bootstrap: BootstrapConfig,
     /// The name that this server has in logs.
     pub name: String,
+}
+
+impl Config {
+    /// A server in memory that nobody outside of the process reaches.
+    pub fn in_memory(name: &str, signing_key_pem: String, now: Timestamp, plugins: MakePlugins) -> Self {
+        Self {
+            backend: Arc::new(MemoryBackend::new()),
+            security: SecurityConfig {
+                authorization: vec![Mode::Rbac],
+                static_tokens: None,
+                signing_key_pem,
+                url: "https://127.0.0.1:6443".into(),
+            },
+            plugins,
+            bootstrap: BootstrapConfig {
+                service_cidrs: vec!["10.96.0.0/16".into()],
+                service_ip: IpAddr::from([10, 96, 0, 1]),
+                addresses: vec![IpAddr::from([127, 0, 0, 1])],
+                port: 6443,
+                client_authority_pem: None,
+                front_proxy_authority_pem: None,
+                now,
+            },
+            name: name.into(),
+        }
+    }
 }
 
 /// An API server. Cheap to clone.

@@ -3,19 +3,19 @@
 
 use crate::http::body::Body;
 use crate::http::respond::HttpResponse;
+use crate::http::websocket::{key, switched};
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use bytes::Bytes;
 use futures::{SinkExt as _, Stream, StreamExt as _};
-use http::header::{CONNECTION, CONTENT_TYPE, HeaderName, SEC_WEBSOCKET_ACCEPT, SEC_WEBSOCKET_KEY, SEC_WEBSOCKET_PROTOCOL, UPGRADE};
+use http::HeaderMap;
+use http::header::{CONNECTION, CONTENT_TYPE, HeaderName, SEC_WEBSOCKET_PROTOCOL, UPGRADE};
 use http::request::Parts;
-use http::{HeaderMap, HeaderValue, StatusCode};
 use http_body_util::BodyExt as _;
 use hyper::upgrade::{OnUpgrade, Upgraded};
 use hyper_util::rt::TokioIo;
 use sublet_machinery::ApiError;
 use tokio_tungstenite::WebSocketStream;
-use tokio_tungstenite::tungstenite::handshake::derive_accept_key;
 use tokio_tungstenite::tungstenite::protocol::{Message, Role, WebSocketConfig};
 
 /// The most of a client's message that is read; nothing is expected but the word that it goes away.
@@ -23,12 +23,6 @@ const MESSAGE_BYTES_MAX: usize = 4 << 10;
 /// How pieces of a log are written, by the names of protocols. Without one they are as they come.
 const BINARY: &str = "binary.k8s.io";
 const BASE64: &str = "base64.binary.k8s.io";
-
-/// Whether the client wants to be answered over a WebSocket.
-pub(super) fn is_wanted(headers: &HeaderMap) -> bool {
-    let upgrade = headers.get(UPGRADE).map(HeaderValue::as_bytes).unwrap_or_default();
-    upgrade.eq_ignore_ascii_case(b"websocket") && headers.contains_key(SEC_WEBSOCKET_KEY)
-}
 
 /// The headers without what concerns the WebSocket.
 pub(super) fn plain_headers(headers: &HeaderMap) -> HeaderMap {
@@ -44,17 +38,14 @@ enum Form {
     Base64,
 }
 
-/// Turns an answer that has begun well into messages. Others are told as they are.
+/// Turns an answer that has begun well into messages for who wants them so. Others are told as they are.
 pub(super) fn over(parts: &Parts, mut answer: HttpResponse) -> Result<HttpResponse, ApiError> {
-    if !answer.status().is_success() {
-        return Ok(answer);
-    }
+    let Some(key) = key(&parts.headers).filter(|_| answer.status().is_success()) else { return Ok(answer) };
     let is_json = answer.headers().get(CONTENT_TYPE).is_some_and(|v| v.as_bytes().starts_with(b"application/json"));
     let (form, protocol) = form(&parts.headers, is_json)?;
     let upgrade = parts.extensions.get::<OnUpgrade>().cloned();
     let upgrade = upgrade.ok_or_else(|| ApiError::bad_request("this connection cannot be upgraded; use HTTP/1.1"))?;
-    let key = parts.headers.get(SEC_WEBSOCKET_KEY).map(HeaderValue::as_bytes).unwrap_or_default();
-    let accepted = HeaderValue::from_str(&derive_accept_key(key)).map_err(ApiError::internal)?;
+    let switched = switched(key, protocol)?;
     let body = std::mem::replace(answer.body_mut(), Body::empty());
     tokio::spawn(async move {
         match upgrade.await {
@@ -62,15 +53,6 @@ pub(super) fn over(parts: &Parts, mut answer: HttpResponse) -> Result<HttpRespon
             Err(error) => tracing::debug!(%error, "a stream was not upgraded"),
         }
     });
-    let mut switched = http::Response::new(Body::empty());
-    *switched.status_mut() = StatusCode::SWITCHING_PROTOCOLS;
-    let headers = switched.headers_mut();
-    headers.insert(CONNECTION, HeaderValue::from_static("Upgrade"));
-    headers.insert(UPGRADE, HeaderValue::from_static("websocket"));
-    headers.insert(SEC_WEBSOCKET_ACCEPT, accepted);
-    if let Some(protocol) = protocol {
-        headers.insert(SEC_WEBSOCKET_PROTOCOL, HeaderValue::from_static(protocol));
-    }
     Ok(switched)
 }
 
@@ -127,6 +109,7 @@ async fn tell<E: std::fmt::Display>(upgraded: Upgraded, pieces: impl Stream<Item
 #[cfg(test)]
 mod tests {
     use super::*;
+    use http::HeaderValue;
 
     #[test]
     fn protocols_say_how_pieces_are_written() {
@@ -150,8 +133,8 @@ mod tests {
         for (name, value) in [("connection", "Upgrade"), ("upgrade", "WebSocket"), ("sec-websocket-key", "x"), ("accept", "*/*")] {
             headers.insert(name, HeaderValue::from_static(value));
         }
-        assert!(is_wanted(&headers));
+        assert!(key(&headers).is_some());
         assert_eq!(plain_headers(&headers).len(), 1);
-        assert!(!is_wanted(&plain_headers(&headers)));
+        assert!(key(&plain_headers(&headers)).is_none());
     }
 }

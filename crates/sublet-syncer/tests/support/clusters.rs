@@ -6,14 +6,11 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 use sublet_apiserver::admission::{self, Attributes, Operation, Plugin};
-use sublet_apiserver::auth::authz::Mode;
-use sublet_apiserver::auth::bootstrap::BootstrapConfig;
 use sublet_apiserver::reader::Writer;
-use sublet_apiserver::server::{Config, SecurityConfig, Server};
+use sublet_apiserver::server::{Config, Server};
 use sublet_machinery::{ApiError, Gvr, ObjectExt};
 use sublet_runtime::resources::{NAMESPACES, PODS, SERVICE_ACCOUNTS};
 use sublet_runtime::{Client, Clock, ListOptions};
-use sublet_storage::MemoryBackend;
 use sublet_syncer::translate::{NAME_BYTES_MAX_LABEL, NAME_BYTES_MAX_SUBDOMAIN, Names};
 use sublet_syncer::{HostCache, HostHandle, HostScope, Layout, PodConfig, SyncRules, Syncer, SyncerConfig, SyncerStatus, TenantIdentity};
 use tokio::task::JoinHandle;
@@ -81,28 +78,7 @@ async fn server(name: &str, more: Vec<Box<dyn Plugin>>) -> Server {
     let mut plugins = admission::default_plugins(&admission::Config { disabled, ..Default::default() });
     plugins.extend(more);
     let key = rcgen::KeyPair::generate().expect("a key").serialize_pem();
-    Server::open(Config {
-        backend: Arc::new(MemoryBackend::new()),
-        security: SecurityConfig {
-            authorization: vec![Mode::Rbac],
-            static_tokens: None,
-            signing_key_pem: key,
-            url: "https://127.0.0.1:6443".into(),
-        },
-        plugins: Box::new(|_| plugins),
-        bootstrap: BootstrapConfig {
-            service_cidrs: vec!["10.96.0.0/16".into()],
-            service_ip: "10.96.0.1".parse().expect("an address"),
-            addresses: vec!["127.0.0.1".parse().expect("an address")],
-            port: 6443,
-            client_authority_pem: None,
-            front_proxy_authority_pem: None,
-            now: Clock::System.now(),
-        },
-        name: name.into(),
-    })
-    .await
-    .expect("opens")
+    Server::open(Config::in_memory(name, key, Clock::System.now(), Box::new(|_| plugins))).await.expect("opens")
 }
 
 fn client(server: &Server) -> Client {

@@ -4,7 +4,7 @@ use crate::admission::testing::{Request, store};
 use serde_json::json;
 
 fn of_node(request: Request, node: &str) -> Request {
-    Request { user: UserInfo { name: format!("system:node:{node}"), groups: vec![NODES_GROUP.into()], ..UserInfo::default() }, ..request }
+    Request { user: UserInfo { name: format!("system:node:{node}"), groups: vec![NODES.into()], ..UserInfo::default() }, ..request }
 }
 
 async fn told(request: Request) -> Result<(), String> {
@@ -143,11 +143,8 @@ async fn tokens_are_for_pods_of_the_node_and_what_they_mount() {
 #[tokio::test]
 async fn names_of_leases_and_csi_nodes_are_the_nodes_own() {
     let lease = |namespace: &str, name: &str| Request::create(LEASES, namespace, json!({"metadata": {"name": name}}));
-    assert_eq!(by_node(lease(LEASE_NAMESPACE, "n1")).await, Ok(()));
-    assert_eq!(
-        by_node(lease(LEASE_NAMESPACE, "n2")).await,
-        Err("can only access node lease with the same name as the requesting node".into())
-    );
+    assert_eq!(by_node(lease(NODE_LEASES, "n1")).await, Ok(()));
+    assert_eq!(by_node(lease(NODE_LEASES, "n2")).await, Err("can only access node lease with the same name as the requesting node".into()));
     assert_eq!(by_node(lease("ns", "n1")).await, Err("can only access leases in the \"kube-node-lease\" system namespace".into()));
     assert_eq!(
         by_node(Request::delete(CSI_NODES, "", "n2")).await,

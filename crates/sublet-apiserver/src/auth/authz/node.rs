@@ -3,22 +3,20 @@
 
 use super::rbac::Rbac;
 use super::{AuthzAttributes, Decision, Source, has_group};
+use crate::auth::{NODE_LEASES, NODE_PREFIX, NODES};
 use crate::reader::Reader;
 use serde_json::Value;
 use std::sync::Arc;
 use sublet_machinery::ObjectExt;
 
-const NODES_GROUP: &str = "system:nodes";
-const NODE_USER_PREFIX: &str = "system:node:";
 const NODE_ROLE: &str = "system:node";
-const LEASE_NAMESPACE: &str = "kube-node-lease";
 
 /// Decides for the users of nodes; of others it has no opinion.
 pub(super) fn authorize(reader: &dyn Reader, rbac: &Rbac, attributes: &AuthzAttributes<'_>) -> Decision {
-    if !has_group(attributes.user, NODES_GROUP) {
+    if !has_group(attributes.user, NODES) {
         return Decision::NoOpinion(String::new());
     }
-    let Some(node) = attributes.user.name.strip_prefix(NODE_USER_PREFIX) else { return Decision::NoOpinion(String::new()) };
+    let Some(node) = attributes.user.name.strip_prefix(NODE_PREFIX) else { return Decision::NoOpinion(String::new()) };
     if node.is_empty() {
         return Decision::NoOpinion(format!("unknown node for user {:?}", attributes.user.name));
     }
@@ -76,8 +74,8 @@ fn lease(node: &str, attributes: &AuthzAttributes<'_>) -> Option<String> {
     if !verbs.contains(&attributes.verb) {
         return Some("can only get, create, update, patch, or delete a node lease".into());
     }
-    if attributes.namespace != LEASE_NAMESPACE {
-        return Some(format!("can only access leases in the {LEASE_NAMESPACE:?} system namespace"));
+    if attributes.namespace != NODE_LEASES {
+        return Some(format!("can only access leases in the {NODE_LEASES:?} system namespace"));
     }
     // The name of what is created is in the body, which nobody has read yet.
     let own = attributes.verb == "create" || attributes.name == node;
@@ -212,7 +210,7 @@ mod tests {
     }
 
     fn node() -> UserInfo {
-        user("system:node:n1", &[NODES_GROUP])
+        user("system:node:n1", &[NODES])
     }
 
     #[test]
@@ -247,8 +245,8 @@ mod tests {
             name,
             ..AuthzAttributes::resource(&node, "update", "coordination.k8s.io", "leases")
         };
-        assert_eq!(decide(lease(LEASE_NAMESPACE, "n1")), Ok(()));
-        assert!(decide(lease(LEASE_NAMESPACE, "n2")).is_err());
+        assert_eq!(decide(lease(NODE_LEASES, "n1")), Ok(()));
+        assert!(decide(lease(NODE_LEASES, "n2")).is_err());
         assert!(decide(lease("y", "n1")).is_err());
     }
 }

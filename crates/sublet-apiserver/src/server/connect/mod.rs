@@ -11,6 +11,7 @@ use super::{Server, websocket};
 use crate::admission::{Attributes, Operation};
 use crate::hooks::ConnectTarget;
 use crate::http::body::RequestBody;
+use crate::http::websocket::key;
 use crate::http::{Body, HttpResponse, RequestInfo};
 use crate::rest::ResourceRequest;
 use http::header::{CONNECTION, LOCATION, UPGRADE};
@@ -75,14 +76,15 @@ impl Server {
         })?;
         let mut forwarded = Request::builder().method(parts.method.clone()).uri(parts.uri.clone()).version(parts.version);
         // A log is a plain answer wherever it comes from, and becomes messages here.
-        let over_websocket = info.subresource == "log" && websocket::is_wanted(&parts.headers);
+        let is_log = info.subresource == "log";
         if let Some(headers) = forwarded.headers_mut() {
-            *headers = if over_websocket { websocket::plain_headers(&parts.headers) } else { parts.headers.clone() };
+            *headers =
+                if is_log && key(&parts.headers).is_some() { websocket::plain_headers(&parts.headers) } else { parts.headers.clone() };
         }
         let mut forwarded = forwarded.body(body).map_err(|e| ApiError::bad_request(format!("the request cannot be forwarded: {e}")))?;
         *forwarded.extensions_mut() = parts.extensions.clone();
         let answer = connector.connect(target, forwarded).await?;
-        if over_websocket { websocket::over(parts, answer) } else { Ok(answer) }
+        if is_log { websocket::over(parts, answer) } else { Ok(answer) }
     }
 
     async fn admit_connection(&self, request: &ResourceRequest<'_>) -> Result<(), ApiError> {
