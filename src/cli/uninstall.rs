@@ -30,7 +30,7 @@ pub struct Arguments {
     /// Delete the volumes with the stores, and the namespace
     #[arg(long, conflicts_with = "leave_tenants")]
     delete_stores: bool,
-    /// Give up waiting for virtual clusters after this many seconds
+    /// Give up waiting for virtual clusters, and for the namespace, after this many seconds
     #[arg(long, default_value_t = 300, value_name = "SECONDS")]
     timeout: u64,
 }
@@ -64,8 +64,7 @@ pub async fn run(arguments: Arguments) -> Result<ExitCode> {
     }
     if arguments.delete_stores {
         delete_claims(&host, &options.namespace).await?;
-        host.delete_if_exists(&NAMESPACES, "", &options.namespace, &DeleteOptions::background()).await?;
-        println!("namespace/{} deleted", options.namespace);
+        delete_namespace(&host, &options.namespace, Duration::from_secs(arguments.timeout)).await?;
     } else {
         eprintln!("Namespace `{}` stays, and the volumes of shards in it; --delete-stores deletes them.", options.namespace);
     }
@@ -107,10 +106,28 @@ async fn delete_tenants(host: &Client, all: &[Value], timeout: Duration) -> Resu
 async fn delete(host: &Client, object: &Value) -> Result<()> {
     let what = format!("{}/{}", object.kind().to_lowercase(), object.name());
     let options = DeleteOptions::background();
-    host.delete_if_exists(&gvr(object.kind())?, object.namespace(), object.name(), &options)
-        .await
-        .with_context(|| format!("cannot delete {what}"))?;
-    println!("{what} deleted");
+    match host.delete(&gvr(object.kind())?, object.namespace(), object.name(), &options).await {
+        Ok(_) => println!("{what} deleted"),
+        Err(error) if error.is_not_found() => {}
+        Err(error) => return Err(error).with_context(|| format!("cannot delete {what}")),
+    }
+    Ok(())
+}
+
+/// Until it is gone: who installs again right away would be refused.
+async fn delete_namespace(host: &Client, name: &str, timeout: Duration) -> Result<()> {
+    host.delete_if_exists(&NAMESPACES, "", name, &DeleteOptions::background()).await?;
+    output::wait(format!("deleting namespace {name}"), timeout, Duration::from_millis(250), async || {
+        let Some(left) = host.get_opt(&NAMESPACES, "", name).await? else { return Ok(Look::Done(())) };
+        let conditions = left.array_at("/status/conditions").iter().filter(|c| c["status"] == "True");
+        let why: Vec<&str> = conditions.filter_map(|c| c["message"].as_str()).collect();
+        Ok(Look::NotYet {
+            shown: format!("deleting namespace {name}"),
+            error: format!("namespace `{name}` is left after {}s: {}", timeout.as_secs(), why.join("; ")),
+        })
+    })
+    .await?;
+    println!("namespace/{name} deleted");
     Ok(())
 }
 

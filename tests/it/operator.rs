@@ -1,9 +1,16 @@
 //! The life of virtual clusters on the embedded host, as their admins see it.
 
 use crate::harness::{Client, Request, Response, Server, eventually};
+use async_trait::async_trait;
 use serde_json::{Value, json};
+use std::collections::HashSet;
 use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex};
+use sublet_operator::{ControlPlaneError, ControlPlanes, PlaneStatus, Tenant};
+use sublet_pki::Pki;
+use sublet_runtime::{Clock, Manager};
 use tempfile::TempDir;
+use tokio_util::sync::CancellationToken;
 
 /// A cluster has a namespace of its own.
 fn namespace_of(cluster: &str) -> String {
@@ -256,4 +263,101 @@ async fn a_node_port_that_the_host_uses_is_refused_at_once() {
     assert_eq!(made.status.as_u16(), 201, "{}", made.text());
     let copies = admin.host.send(&Request::get("/api/v1/namespaces/team-alpha/services?labelSelector=sublet.dev/name%3Dmine")).await;
     assert_eq!(made.str("/spec/clusterIP"), copies.str("/items/0/spec/clusterIP"));
+}
+
+/// Control planes that are there at once, and note what is asked of them.
+#[derive(Default)]
+struct Noting(Mutex<Vec<(&'static str, String)>>);
+
+impl Noting {
+    fn note(&self, what: &'static str, uid: &str) {
+        self.0.lock().unwrap().push((what, uid.to_string()));
+    }
+}
+
+#[async_trait]
+impl ControlPlanes for Noting {
+    async fn ensure(&self, _: &Tenant, _: &Pki) -> Result<String, ControlPlaneError> {
+        Ok("https://192.0.2.1:443".into())
+    }
+
+    async fn names(&self, _: &Tenant) -> Result<Vec<String>, ControlPlaneError> {
+        Ok(Vec::new())
+    }
+
+    async fn status(&self, _: &str) -> PlaneStatus {
+        PlaneStatus { serving: true, synced: true, ..PlaneStatus::default() }
+    }
+
+    async fn store_identity(&self, _: &str) -> Option<String> {
+        None
+    }
+
+    async fn stop(&self, _: &str) {}
+
+    async fn remove_host_objects(&self, tenant: &Tenant, _: bool) -> Result<Option<String>, ControlPlaneError> {
+        self.note("host objects", &tenant.uid);
+        Ok(None)
+    }
+
+    async fn remove(&self, uid: &str) -> Result<(), ControlPlaneError> {
+        self.note("state", uid);
+        Ok(())
+    }
+}
+
+/// The operator's own copy of a virtual cluster lives a moment longer than the virtual cluster. It was taken apart a
+/// second time then, for which the operator gave itself rights in the namespace, and an operator that ended just then
+/// left them there.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_was_let_go_is_not_taken_apart_again() {
+    const CLUSTERS: usize = 20;
+    let server = Server::for_api();
+    let host = server.client();
+    let definition = include_str!("../../manifests/crds/customresourcedefinition-virtualclusters.sublet.dev.yaml");
+    let mut request = Request::post("/apis/apiextensions.k8s.io/v1/customresourcedefinitions", &json!(null));
+    request.headers = vec![("content-type".into(), "application/yaml".into())];
+    request.body = definition.into();
+    assert_eq!(host.send(&request).await.status.as_u16(), 201);
+    let kubeconfig = kube::config::Kubeconfig::read_from(&server.kubeconfig).unwrap();
+    let options = kube::config::KubeConfigOptions::default();
+    let config = kube::Config::from_custom_kubeconfig(kubeconfig, &options).await.unwrap();
+    let client = sublet_runtime::Client::new(kube::Client::try_from(config).unwrap(), "test");
+    let planes = Arc::new(Noting::default());
+    let mut manager = Manager::new(client, Clock::default());
+    manager.add(sublet_operator::controller(planes.clone()));
+    let cancel = CancellationToken::new();
+    let running = tokio::spawn(manager.run(cancel.clone()));
+
+    let names: Vec<String> = (0..CLUSTERS).map(|i| format!("c{i}")).collect();
+    for name in &names {
+        let namespace = json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": namespace_of(name)}});
+        host.send(&Request::post("/api/v1/namespaces", &namespace)).await;
+        let cluster = json!({"apiVersion": "sublet.dev/v1alpha1", "kind": "VirtualCluster", "metadata": {"name": name}, "spec": {}});
+        eventually("the definition is served", async || host.send(&Request::post(collection(name), &cluster)).await.status.as_u16() == 201)
+            .await;
+    }
+    for name in &names {
+        let is_ready = async || {
+            let live = host.send(&Request::get(path(name))).await.json();
+            live["status"]["conditions"].as_array().into_iter().flatten().any(|c| c["type"] == "Ready" && c["status"] == "True")
+        };
+        eventually("the cluster is ready", is_ready).await;
+    }
+    for name in &names {
+        host.send(&Request::delete(path(name))).await;
+    }
+    for name in &names {
+        eventually("the cluster is gone", async || host.send(&Request::get(path(name))).await.status.as_u16() == 404).await;
+    }
+    cancel.cancel();
+    running.await.unwrap();
+    let mut removed = HashSet::new();
+    for (what, uid) in &*planes.0.lock().unwrap() {
+        match *what {
+            "state" => assert!(removed.insert(uid.clone()), "{uid} was removed twice"),
+            _ => assert!(!removed.contains(uid), "{uid} was taken apart after it was gone"),
+        }
+    }
+    assert_eq!(removed.len(), CLUSTERS);
 }

@@ -30,6 +30,10 @@ const BALANCER_INTERVAL: Duration = Duration::from_secs(3);
 const PODS_INTERVAL: Duration = Duration::from_secs(3);
 /// How long the deletion of a tenant waits for a shard that does not answer.
 const SILENT_SHARD: Duration = Duration::from_secs(60);
+/// How long a tenant that serves is not called ready while nothing answers at its Service's address. Where the operator
+/// cannot reach Services, it is ready all the same.
+const LED_PATIENCE: Duration = Duration::from_secs(3);
+const LED_TIMEOUT: Duration = Duration::from_millis(250);
 const BINDING: &str = "sublet";
 
 /// An operator in a cluster.
@@ -89,6 +93,16 @@ struct Known {
     generation: i64,
     status: PlaneStatus,
     store_identity: Option<String>,
+    led: Led,
+}
+
+/// Whether the address of a tenant's Service leads to its API server: the host's nodes learn of it on their own time.
+#[derive(Clone, Copy, Default, PartialEq, Eq)]
+enum Led {
+    #[default]
+    Unasked,
+    Since(Instant),
+    Done,
 }
 
 impl Placed {
@@ -147,6 +161,20 @@ impl Placed {
         let presence = fresh.presence(pod);
         *seen = Some(fresh);
         Ok(presence)
+    }
+
+    /// Asks until the address has answered once.
+    async fn leads(&self, tenant: &Tenant, address: &str) -> bool {
+        let since = match self.known(&tenant.uid).led {
+            Led::Done => return true,
+            Led::Since(since) => since,
+            Led::Unasked => Instant::now(),
+        };
+        let connecting = tokio::net::TcpStream::connect((address, tenant_service::API_PORT));
+        let answers = matches!(tokio::time::timeout(LED_TIMEOUT, connecting).await, Ok(Ok(_)));
+        let done = answers || since.elapsed() > LED_PATIENCE;
+        self.change(tenant, |k| k.led = if done { Led::Done } else { Led::Since(since) });
+        done
     }
 
     /// Whether a process may still write for the tenant.
@@ -255,6 +283,10 @@ impl ControlPlanes for Placed {
                 self.namespace,
                 marks::SHARD
             );
+        }
+        if status.serving && !placement.address.is_empty() && !self.leads(tenant, &placement.address).await {
+            status.serving = false;
+            status.message = format!("waits until the host's nodes lead {} to it", placement.address);
         }
         self.change(tenant, |k| {
             k.status = status;

@@ -29,7 +29,6 @@ const CONNECTIONS_MAX: usize = 2048;
 /// How often idle and stuck connections are looked for.
 const SWEEP_INTERVAL: Duration = Duration::from_secs(15);
 const HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(10);
-const HEADER_TIMEOUT: Duration = Duration::from_secs(30);
 /// What HTTP/1.1 headers may take. Tokens and certificates of proxies are long.
 const HEADER_BYTES_MAX: usize = 256 << 10;
 /// Streams per HTTP/2 connection, as upstream's default.
@@ -116,6 +115,7 @@ async fn connection(
         accepted = accepting => accepted??,
         () = slot.connection.close.cancelled() => return Ok(()),
     };
+    slot.connection.speaks(stream.get_ref().1.alpn_protocol() == Some(b"h2"));
     let peer = match stream.get_ref().1.peer_certificates() {
         Some(chain) if !tls.is_good(chain) => Some(Peer::Refused),
         Some([leaf, ..]) => certificate::user(leaf).map(|user| Peer::User { user: Arc::new(user), until: certificate::ends_at(leaf) }),
@@ -138,7 +138,8 @@ async fn connection(
         }
     });
     let mut builder = auto::Builder::new(ShareExecutor(share));
-    builder.http1().timer(TokioTimer::new()).header_read_timeout(HEADER_TIMEOUT).max_buf_size(HEADER_BYTES_MAX);
+    // Its clock for headers runs between requests too; `Connections` tells both apart.
+    builder.http1().timer(TokioTimer::new()).header_read_timeout(None).max_buf_size(HEADER_BYTES_MAX);
     builder
         .http2()
         .timer(TokioTimer::new())

@@ -192,6 +192,12 @@ impl Lifecycle {
         if !object.has_finalizer(FINALIZER) {
             return Outcome::Done;
         }
+        // What was already let go would get rights in its namespace again, to be taken apart with.
+        match ctx.client.get_opt(&VIRTUAL_CLUSTERS, object.namespace(), object.name()).await {
+            Ok(live) if live.as_ref().is_some_and(|l| l.uid() == object.uid()) => {}
+            Ok(_) => return Outcome::Done,
+            Err(error) => return error.into(),
+        }
         let cluster = VirtualCluster::new(object);
         match self.teardown(ctx, &cluster).await {
             Ok(()) => {}

@@ -1,7 +1,7 @@
 //! The open connections of one server: how many, which are idle, which are stuck.
 
 use std::collections::HashMap;
-use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
 use tokio::sync::Notify;
@@ -9,6 +9,8 @@ use tokio_util::sync::CancellationToken;
 
 /// Connections without a request are closed after this, as upstream does.
 const IDLE_MAX: Duration = Duration::from_secs(90);
+/// A request's headers must be there this long after its first byte; HTTP/2 sees to it itself.
+const HEAD_MAX: Duration = Duration::from_secs(30);
 /// A client that takes none of what is sent to it is cut after this.
 const STALL_MAX: Duration = Duration::from_secs(60);
 
@@ -50,6 +52,10 @@ pub(super) struct Connection {
     next: AtomicU64,
     /// When the last request ended, or it was opened.
     idle_since_ms: AtomicU64,
+    /// Since when the headers of a request arrive; zero: none do.
+    head_since_ms: AtomicU64,
+    /// Bytes that arrive are no sign of a request: it speaks HTTP/2.
+    has_streams: AtomicBool,
     /// Since when a write waits for the client; zero: none does.
     stalled_since_ms: AtomicU64,
     /// Asks it to end when its requests are done.
@@ -92,7 +98,10 @@ impl Connections {
         let now_ms = ms_since(self.began);
         let is_past = |since_ms: u64, most: Duration| u128::from(now_ms.saturating_sub(since_ms)) > most.as_millis();
         for connection in self.open().values() {
-            if connection.stalled_since_ms().is_some_and(|since| is_past(since, STALL_MAX)) {
+            let head = connection.head_since_ms();
+            if connection.stalled_since_ms().is_some_and(|since| is_past(since, STALL_MAX))
+                || head.is_some_and(|since| is_past(since, HEAD_MAX))
+            {
                 connection.cut.cancel();
             } else if connection.is_idle() && is_past(connection.idle_since_ms.load(Ordering::Relaxed), IDLE_MAX) {
                 connection.close.cancel();
@@ -141,6 +150,8 @@ impl Connection {
             waiting: Mutex::default(),
             next: AtomicU64::new(0),
             idle_since_ms: AtomicU64::new(ms_since(began)),
+            head_since_ms: AtomicU64::new(0),
+            has_streams: AtomicBool::new(false),
             stalled_since_ms: AtomicU64::new(0),
             close: CancellationToken::new(),
             cut: CancellationToken::new(),
@@ -154,6 +165,7 @@ impl Connection {
     /// Counts a request until what is returned is dropped.
     pub fn request(self: &Arc<Self>) -> Request {
         self.requests.fetch_add(1, Ordering::Relaxed);
+        self.head_since_ms.store(0, Ordering::Relaxed);
         Request { of: self.clone(), number: self.next.fetch_add(1, Ordering::Relaxed), waits: false }
     }
 
@@ -165,6 +177,24 @@ impl Connection {
     fn stalled_since_ms(&self) -> Option<u64> {
         let socket = Some(self.stalled_since_ms.load(Ordering::Relaxed)).filter(|since| *since > 0);
         socket.into_iter().chain(self.waiting().values().copied()).min()
+    }
+
+    fn head_since_ms(&self) -> Option<u64> {
+        Some(self.head_since_ms.load(Ordering::Relaxed)).filter(|since| *since > 0 && self.is_idle())
+    }
+
+    /// Bytes arrived.
+    pub fn read(&self) {
+        let starts = self.is_idle() && !self.has_streams.load(Ordering::Relaxed) && self.head_since_ms.load(Ordering::Relaxed) == 0;
+        if starts {
+            self.head_since_ms.store(ms_since(self.began).max(1), Ordering::Relaxed);
+        }
+    }
+
+    /// Hands were shaken: what arrives from now on are requests.
+    pub fn speaks(&self, has_streams: bool) {
+        self.has_streams.store(has_streams, Ordering::Relaxed);
+        self.head_since_ms.store(0, Ordering::Relaxed);
     }
 
     /// A write was taken, or has to wait.
@@ -252,6 +282,27 @@ mod tests {
         aged.sweep();
         assert_eq!([&fresh, &idle, &busy, &stuck].map(|s| s.connection.close.is_cancelled()), [false, true, false, false]);
         assert_eq!([&fresh, &idle, &busy, &stuck].map(|s| s.connection.cut.is_cancelled()), [false, false, false, true]);
+    }
+
+    /// Headers that never end were once told from silence by a clock that ran in both: clients that kept a connection
+    /// for 30 seconds without a request lost the next one.
+    #[test]
+    fn silence_is_no_slow_request() {
+        let connection = Arc::new(Connection::new(Instant::now()));
+        connection.read();
+        connection.speaks(false);
+        assert_eq!(connection.head_since_ms(), None, "hands were shaken");
+        connection.read();
+        let since = connection.head_since_ms();
+        connection.read();
+        assert!(since.is_some() && connection.head_since_ms() == since);
+        let request = connection.request();
+        connection.read();
+        drop(request);
+        assert_eq!(connection.head_since_ms(), None, "a body is no header");
+        connection.speaks(true);
+        connection.read();
+        assert_eq!(connection.head_since_ms(), None, "pings");
     }
 
     #[test]

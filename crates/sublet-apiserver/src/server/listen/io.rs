@@ -17,7 +17,7 @@ use tokio::task::coop;
 /// with a hundred thousand of them.
 const READ_UNIT_BYTES: usize = 1 << 10;
 
-/// A socket that notes whether its peer takes what is written.
+/// A socket that notes when its peer sends, and whether it takes what is written.
 pub(super) struct Noted {
     pub socket: TcpStream,
     pub connection: Arc<Connection>,
@@ -34,7 +34,11 @@ impl AsyncRead for Noted {
     fn poll_read(mut self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
         let before = buf.filled().len();
         let read = Pin::new(&mut self.socket).poll_read(cx, buf);
-        for _ in 0..(buf.filled().len() - before) / READ_UNIT_BYTES {
+        let bytes = buf.filled().len() - before;
+        if bytes > 0 {
+            self.connection.read();
+        }
+        for _ in 0..bytes / READ_UNIT_BYTES {
             match coop::poll_proceed(cx) {
                 Poll::Ready(step) => step.made_progress(),
                 Poll::Pending => break,
