@@ -19,6 +19,7 @@ use sublet_machinery::ObjectExt;
 use sublet_pki::{Credential, Kubeconfig};
 use sublet_runtime::ListOptions;
 use sublet_runtime::resources::PODS;
+use sublet_storage::Journal;
 use support::load::{self, Pace};
 use support::process::Usage;
 use support::table::{self, number};
@@ -44,8 +45,10 @@ async fn bench(arguments: Arguments) -> Result<()> {
     let dir = tempfile::tempdir()?;
     let listen = [127, 0, 0, 1].into();
     let service_cidr = "10.96.0.0/16".parse()?;
+    let journal = Journal::of(dir.path());
     let host = EmbeddedHost::start(EmbeddedHostSpec {
         dir: &dir.path().join("host"),
+        journal: journal.clone(),
         listen,
         service_cidr,
         host: HostConfig { nodes: 2 + arguments.pods / 400, ..HostConfig::default() },
@@ -57,6 +60,7 @@ async fn bench(arguments: Arguments) -> Result<()> {
     let start = || async {
         let config = PackedConfig {
             dir: dir.path().join("tenants"),
+            journal: journal.clone(),
             listen,
             service_cidr,
             pods_reach: tenant_reach(listen, None),

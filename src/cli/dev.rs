@@ -15,6 +15,7 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use sublet_host::HostConfig;
 use sublet_runtime::Client;
+use sublet_storage::Journal;
 
 #[derive(Args)]
 #[command(after_help = "Example:
@@ -57,6 +58,7 @@ impl Dev {
     pub async fn start(arguments: &Arguments) -> Result<Self> {
         let dir = &arguments.dir;
         std::fs::create_dir_all(dir).with_context(|| format!("cannot create {}", dir.display()))?;
+        let journal = Journal::of(dir);
         let (host, streams, host_kubeconfig, embedded) = match &arguments.host_kubeconfig {
             Some(path) => {
                 let host = client(Some(path), None).await?;
@@ -65,6 +67,7 @@ impl Dev {
             None => {
                 let embedded = EmbeddedHost::start(EmbeddedHostSpec {
                     dir: &dir.join("host"),
+                    journal: journal.clone(),
                     listen: arguments.listen,
                     service_cidr: arguments.service_cluster_ip_range,
                     host: HostConfig { nodes: arguments.nodes, ..HostConfig::default() },
@@ -78,6 +81,7 @@ impl Dev {
             host,
             streams,
             dir,
+            journal,
             arguments.listen,
             arguments.pods_reach.as_deref(),
             arguments.service_cluster_ip_range,
@@ -101,6 +105,7 @@ pub async fn start_operator(
     host: Client,
     streams: Remote,
     dir: &Path,
+    journal: Journal,
     listen: IpAddr,
     pods_reach: Option<&str>,
     service_cidr: IpNet,
@@ -109,6 +114,7 @@ pub async fn start_operator(
 ) -> Result<Operator> {
     let config = PackedConfig {
         dir: dir.join("tenants"),
+        journal,
         listen,
         service_cidr,
         pods_reach: tenant_reach(listen, pods_reach),

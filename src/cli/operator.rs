@@ -12,6 +12,7 @@ use ipnet::IpNet;
 use std::net::IpAddr;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
+use sublet_storage::Journal;
 use tokio_util::sync::CancellationToken;
 
 #[derive(Args)]
@@ -60,7 +61,7 @@ async fn run_here(arguments: &Arguments, dir: &Path) -> Result<ExitCode> {
     let streams = arguments.host.streams().await?;
     let reach = arguments.pods_reach.as_deref();
     let range = arguments.service_cluster_ip_range;
-    let operator = start_operator(host, streams, dir, arguments.listen, reach, range, &arguments.selector, false).await?;
+    let operator = start_operator(host, streams, dir, Journal::of(dir), arguments.listen, reach, range, &arguments.selector, false).await?;
     eprintln!("The operator follows VirtualCluster objects; Ctrl-C stops it and its tenants' API servers.");
     terminated().await;
     operator.stop().await;

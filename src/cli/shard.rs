@@ -13,6 +13,7 @@ use ipnet::IpNet;
 use std::net::IpAddr;
 use std::path::PathBuf;
 use std::process::ExitCode;
+use sublet_storage::Journal;
 use tokio_util::sync::CancellationToken;
 
 #[derive(Args)]
@@ -36,6 +37,7 @@ pub struct Arguments {
 pub async fn run(arguments: Arguments) -> Result<ExitCode> {
     let host = arguments.host.client_or_in_cluster().await?;
     let config = PackedConfig {
+        journal: Journal::of(&arguments.dir),
         dir: arguments.dir,
         listen: arguments.listen,
         service_cidr: arguments.service_cluster_ip_range,

@@ -137,7 +137,10 @@ impl ApiServer {
         if let Err(error) = self.server.set_audit(None).await {
             tracing::error!(%error, "the audit log ended badly");
         }
-        self.backend.close();
+        // The store's file is made whole, which takes a moment on disk.
+        if let Err(error) = tokio::task::spawn_blocking(move || self.backend.close()).await {
+            tracing::error!(%error, "the store ended badly");
+        }
     }
 }
 

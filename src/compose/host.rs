@@ -20,7 +20,7 @@ use sublet_operator::ensure_definition;
 use sublet_pki::{Pki, PkiConfig};
 use sublet_runtime::resources::VIRTUAL_CLUSTERS;
 use sublet_runtime::{Client, Clock, Manager, Scope};
-use sublet_storage::{Backend, EmbeddedBackend, Options};
+use sublet_storage::{Backend, Journal, Options};
 use sublet_syncer::{HostCache, HostScope};
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
@@ -36,6 +36,8 @@ pub struct EmbeddedHost {
 /// How the embedded host is to be.
 pub struct EmbeddedHostSpec<'a> {
     pub dir: &'a Path,
+    /// What it writes to, together with the tenants of the process.
+    pub journal: Journal,
     pub listen: IpAddr,
     pub service_cidr: IpNet,
     pub host: HostConfig,
@@ -44,7 +46,7 @@ pub struct EmbeddedHostSpec<'a> {
 impl EmbeddedHost {
     pub async fn start(spec: EmbeddedHostSpec<'_>) -> Result<Self> {
         std::fs::create_dir_all(spec.dir).with_context(|| format!("cannot create {}", spec.dir.display()))?;
-        let backend: Arc<dyn Backend> = Arc::new(EmbeddedBackend::open(spec.dir.join("store.redb"), Options::default())?);
+        let backend: Arc<dyn Backend> = Arc::new(spec.journal.open(spec.dir.join("store.redb"), &Options::default())?);
         let listener = super::tenant::listener(spec.dir, spec.listen).await?;
         let names = ["localhost", "kubernetes.default.svc", "127.0.0.1"].map(String::from).to_vec();
         let pki = Pki::open(&spec.dir.join("pki"), &PkiConfig { cluster: "host".into(), names }, Timestamp::now())?;

@@ -20,6 +20,7 @@ use sublet_operator::tenant_service::Reached;
 use sublet_operator::{ControlPlaneError, ControlPlanes, PlaneStatus, Tenant};
 use sublet_pki::Pki;
 use sublet_runtime::{Client, ClientError};
+use sublet_storage::Journal;
 use sublet_syncer::{HostCache, HostScope, Syncer};
 use tokio::net::TcpListener;
 use tokio::sync::Mutex;
@@ -30,6 +31,8 @@ use tokio_util::sync::CancellationToken;
 #[derive(Clone)]
 pub struct PackedConfig {
     pub dir: PathBuf,
+    /// What all stores write to.
+    pub journal: Journal,
     pub listen: IpAddr,
     pub service_cidr: IpNet,
     pub pods_reach: PodReach,
@@ -178,6 +181,7 @@ impl Packed {
     fn place(&self, tenant: &Tenant) -> Place {
         Place {
             dir: self.dir(&tenant.uid),
+            journal: self.config.journal.clone(),
             ports: tenant.placement.as_ref().map(front::ports),
             listen: self.config.listen,
             service_cidr: self.config.service_cidr,
@@ -367,6 +371,8 @@ impl ControlPlanes for Packed {
         let Some(port) = port else { return Err(ControlPlaneError::Failed("there is nothing to move".into())) };
         let file = super::tenant::store_file(&self.dir(&tenant.uid));
         let start = async {
+            let (journal, store) = (self.config.journal.clone(), file.clone());
+            tokio::task::spawn_blocking(move || journal.settle(store)).await??;
             let listener = TcpListener::bind((self.config.listen, port)).await.with_context(|| format!("port {port} is taken"))?;
             Offer::start(listener, file, &tenant.uid, pki)
         };

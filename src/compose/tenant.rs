@@ -24,7 +24,7 @@ use sublet_operator::tenant_service::{API_PORT, Ports, Reached};
 use sublet_operator::{ControlPlaneError, PlaneStatus, Tenant};
 use sublet_pki::Pki;
 use sublet_runtime::{Client, Clock};
-use sublet_storage::{Backend, EmbeddedBackend, Options};
+use sublet_storage::{Backend, Journal, Options};
 use sublet_syncer::translate::Names;
 use sublet_syncer::{HostCache, HostHandle, Layout, PodConfig, SyncRules, Syncer, SyncerConfig, SyncerStatus, TenantIdentity};
 use tokio::net::TcpListener;
@@ -92,6 +92,8 @@ impl RunningSyncer {
 /// Where a tenant keeps its state, and how its pods reach it.
 pub struct Place {
     pub dir: PathBuf,
+    /// What its store writes to, together with others.
+    pub journal: Journal,
     /// Its ports, when they were chosen elsewhere.
     pub ports: Option<Ports>,
     pub listen: IpAddr,
@@ -121,7 +123,7 @@ impl ControlPlane {
     /// `bound` are its ports, `reached` the Service that leads to them.
     pub async fn start(tenant: &Tenant, pki: &Pki, place: &Place, host: &Arc<HostCache>, bound: Bound, reached: &Reached) -> Result<Self> {
         let backend: Arc<dyn Backend> =
-            Arc::new(EmbeddedBackend::open(place.dir.join(STORE_FILE), Options { cache_bytes: STORE_CACHE_BYTES })?);
+            Arc::new(place.journal.open(place.dir.join(STORE_FILE), &Options { cache_bytes: STORE_CACHE_BYTES })?);
         let identity = backend.identity();
         let service_ip = front::service_ip(reached);
         let (reached_at, reached_port) = match &place.pods_reach {

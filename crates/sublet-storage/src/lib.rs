@@ -1,6 +1,7 @@
 //! Revisions over bytes: what a tenant's state is kept in. Knows nothing of Kubernetes.
 //!
-//! Entry types: [`Backend`] (the trait), [`MemoryBackend`], [`EmbeddedBackend`] (a file of its own).
+//! Entry types: [`Backend`] (the trait), [`MemoryBackend`], [`EmbeddedBackend`] (a file of its own), [`Journal`] (what
+//! the stores of a process write to together).
 //!
 //! Invariants: revisions rise by one per write and are never reused; a write is durable before
 //! [`Backend::write`] returns; observers see every write once, in order, before its writer gets the answer.
@@ -13,5 +14,5 @@ mod state;
 pub mod suite;
 
 pub use backend::{Backend, Event, Expect, KeyValue, Observer, StorageError, StoreIdentity, Write, WriteFuture};
-pub use embedded::{EmbeddedBackend, Options};
+pub use embedded::{EmbeddedBackend, Journal, Options};
 pub use memory::MemoryBackend;

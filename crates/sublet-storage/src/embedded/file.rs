@@ -5,7 +5,6 @@ use crate::state::FIRST_REVISION;
 use bytes::Bytes;
 use redb::backends::FileBackend;
 use redb::{Database, DatabaseError, Durability, ReadableDatabase, ReadableTable, TableDefinition, WriteTransaction};
-use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard};
 
@@ -16,9 +15,13 @@ const META: TableDefinition<&str, &[u8]> = TableDefinition::new("meta");
 
 const META_FORMAT: &str = "format";
 const META_IDENTITY: &str = "identity";
+/// Session (u64, little endian) and the way to the journal.
+const META_JOURNAL: &str = "journal";
 
 /// Rises when a file can no longer be read by older programs.
 const FORMAT: u32 = 1;
+/// The format while there may be later writes in a journal, which older programs know nothing of.
+const FORMAT_MARKED: u32 = 2;
 
 /// A record: tag, length of the key (u32, little endian), key, value.
 const TAG_TOMBSTONE: u8 = 0;
@@ -39,10 +42,39 @@ pub(super) struct Loaded {
     pub revision: u64,
 }
 
+/// Says in a store's file that a journal may have later writes.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Mark {
+    /// Which of the journal's writes belong to this file as it is.
+    pub session: u64,
+    /// How the journal is reached from the store's folder.
+    pub journal: String,
+}
+
+/// What a commit does to the mark.
+pub(super) enum Marking<'a> {
+    Keep,
+    Set(&'a Mark),
+    Clear,
+}
+
+/// Changes to be made at once.
+pub(super) struct Changes<'a> {
+    /// The last write of each key, by revision; deletes are here only with what they replace.
+    pub events: &'a [Event],
+    /// Revisions in the file that are no longer current.
+    pub replaced: &'a [u64],
+    /// The revision after all of them.
+    pub revision: u64,
+    pub mark: Marking<'a>,
+}
+
 pub(super) struct File {
     /// `None` once closed.
     database: Mutex<Option<Arc<Database>>>,
     identity: StoreIdentity,
+    /// The mark that the file had when it was opened.
+    mark: Option<Mark>,
     length: Box<dyn Fn() -> u64 + Send + Sync>,
     /// Guards memory alone; the writer holds it for a few moves per commit.
     state: Mutex<State>,
@@ -59,11 +91,11 @@ struct State {
 }
 
 impl File {
-    /// Opens the file, or makes it. A new file gets its name when it is complete: a crash while it is made
-    /// leaves nothing under `path`.
-    pub fn open(path: &Path, cache_bytes: usize) -> Result<Self, StorageError> {
+    /// Opens the file, or makes it with `mark`. A new file gets its name when it is complete: a crash while
+    /// it is made leaves nothing under `path`.
+    pub fn open(path: &Path, cache_bytes: usize, mark: Option<&Mark>) -> Result<Self, StorageError> {
         if path.exists() {
-            return Self::open_at(path, cache_bytes);
+            return Self::open_at(path, cache_bytes, None);
         }
         let mut unfinished = path.as_os_str().to_owned();
         unfinished.push(".new");
@@ -76,24 +108,34 @@ impl File {
             }
             file.set_len(0).map_err(|error| open_failed(path, error.into()))?;
         }
-        let opened = Self::open_at(&unfinished, cache_bytes)?;
+        let opened = Self::open_at(&unfinished, cache_bytes, mark)?;
         std::fs::rename(&unfinished, path).map_err(|error| open_failed(path, error.into()))?;
         sync_parent(path);
         Ok(opened)
     }
 
-    fn open_at(path: &Path, cache_bytes: usize) -> Result<Self, StorageError> {
+    fn open_at(path: &Path, cache_bytes: usize, mark: Option<&Mark>) -> Result<Self, StorageError> {
         let file = open_file(path).map_err(|error| open_failed(path, error.into()))?;
         let length = file.try_clone().map_err(|error| open_failed(path, error.into()))?;
         let database = FileBackend::new(file)
             .and_then(|file| Database::builder().set_cache_size(cache_bytes).create_with_backend(file))
             .map_err(|error| open_failed(path, error))?;
-        Self::with_database(database, Box::new(move || length.metadata().map_or(0, |m| m.len())))
+        Self::with_database(database, Box::new(move || length.metadata().map_or(0, |m| m.len())), mark)
     }
 
-    pub fn with_database(database: Database, length: Box<dyn Fn() -> u64 + Send + Sync>) -> Result<Self, StorageError> {
-        let identity = identify(&database)?;
-        Ok(Self { database: Mutex::new(Some(Arc::new(database))), identity, length, state: Mutex::default() })
+    /// `mark` is for a new file.
+    pub fn with_database(
+        database: Database,
+        length: Box<dyn Fn() -> u64 + Send + Sync>,
+        mark: Option<&Mark>,
+    ) -> Result<Self, StorageError> {
+        let (identity, mark) = identify(&database, mark)?;
+        Ok(Self { database: Mutex::new(Some(Arc::new(database))), identity, mark, length, state: Mutex::default() })
+    }
+
+    /// The mark that the file had when it was opened, or was made with.
+    pub fn mark(&self) -> Option<&Mark> {
+        self.mark.as_ref()
     }
 
     pub fn identity(&self) -> &str {
@@ -150,33 +192,42 @@ impl File {
         Ok(loaded)
     }
 
-    /// Makes the events durable and removes the revisions they replace.
-    pub fn commit(&self, events: &[Event], replaced: &[u64]) -> Result<(), StorageError> {
-        let Some(last) = events.last() else { return Ok(()) };
-        let tombstone = self.state().tombstone;
+    /// Makes the changes durable.
+    pub fn commit(&self, changes: &Changes<'_>) -> Result<(), StorageError> {
+        let before = { self.state().tombstone };
         let mut live_bytes_change = 0_i64;
         let database = self.database()?;
         let transaction = begin(&database)?;
+        let mut tombstone = before;
         {
             let mut log = transaction.open_table(LOG).map_err(failed)?;
-            for event in survivors(events) {
+            let kept = changes.events.iter().filter(|e| e.value.is_some());
+            let last = kept.clone().next_back().map(|e| e.revision);
+            for event in kept {
                 live_bytes_change += insert(&mut log, event)? as i64;
             }
-            if last.value.is_none() {
-                insert(&mut log, last)?;
+            // Nothing changed when the revision is still the same.
+            if changes.revision > self.revision() {
+                if let Some(before) = before {
+                    log.remove(before).map_err(failed)?;
+                }
+                tombstone = (last != Some(changes.revision)).then_some(changes.revision);
+                if let Some(revision) = tombstone {
+                    insert(&mut log, &Event { revision, key: "".into(), value: None })?;
+                }
             }
-            if let Some(tombstone) = tombstone {
-                log.remove(tombstone).map_err(failed)?;
-            }
-            for revision in replaced {
+            for revision in changes.replaced {
                 let removed = log.remove(*revision).map_err(failed)?;
                 live_bytes_change -= removed.map_or(0, |record| record.value().len() as i64);
+            }
+            if !matches!(changes.mark, Marking::Keep) {
+                write_mark(&mut transaction.open_table(META).map_err(failed)?, &changes.mark)?;
             }
         }
         transaction.commit().map_err(failed)?;
         let mut state = self.state();
-        state.revision = last.revision;
-        state.tombstone = last.value.is_none().then_some(last.revision);
+        state.revision = state.revision.max(changes.revision);
+        state.tombstone = tombstone;
         state.live_bytes = state.live_bytes.saturating_add_signed(live_bytes_change);
         Ok(())
     }
@@ -215,8 +266,8 @@ fn begin(database: &Database) -> Result<WriteTransaction, StorageError> {
     Ok(transaction)
 }
 
-/// Reads the identity and checks the format, or makes both in a new file.
-fn identify(database: &Database) -> Result<StoreIdentity, StorageError> {
+/// Reads identity and mark and checks the format, or makes them in a new file.
+fn identify(database: &Database, mark: Option<&Mark>) -> Result<(StoreIdentity, Option<Mark>), StorageError> {
     let transaction = begin(database)?;
     let identity;
     {
@@ -225,26 +276,45 @@ fn identify(database: &Database) -> Result<StoreIdentity, StorageError> {
         let read = |key: &str| -> Result<Option<Vec<u8>>, StorageError> { Ok(meta.get(key).map_err(failed)?.map(|v| v.value().to_vec())) };
         if let Some(format) = read(META_FORMAT)? {
             let format = <[u8; 4]>::try_from(format.as_slice()).map(u32::from_le_bytes).map_err(|_| damaged("format"))?;
-            if format != FORMAT {
+            if format != FORMAT && format != FORMAT_MARKED {
                 return Err(StorageError::Failed(format!(
                     "the store has format {format} and this program understands format {FORMAT}: use the version that wrote it"
                 )));
             }
             let found = read(META_IDENTITY)?.ok_or_else(|| damaged("identity"))?;
-            return String::from_utf8(found).map_err(|_| damaged("identity"));
+            let identity = String::from_utf8(found).map_err(|_| damaged("identity"))?;
+            let mark = read(META_JOURNAL)?.map(|mark| read_mark(&mark).ok_or_else(|| damaged("mark"))).transpose()?;
+            return Ok((identity, mark));
         }
         identity = uuid::Uuid::new_v4().to_string();
-        meta.insert(META_FORMAT, FORMAT.to_le_bytes().as_slice()).map_err(failed)?;
         meta.insert(META_IDENTITY, identity.as_bytes()).map_err(failed)?;
+        write_mark(&mut meta, &mark.map_or(Marking::Clear, Marking::Set))?;
     }
     transaction.commit().map_err(failed)?;
-    Ok(identity)
+    Ok((identity, mark.cloned()))
 }
 
-/// The events whose value is still current after all of them.
-fn survivors(events: &[Event]) -> impl Iterator<Item = &Event> {
-    let last: HashMap<&str, u64> = events.iter().map(|e| (&*e.key, e.revision)).collect();
-    events.iter().filter(move |e| e.value.is_some() && last[&*e.key] == e.revision)
+/// Writes the mark, and the format that goes with it.
+fn write_mark(meta: &mut redb::Table<'_, &'static str, &'static [u8]>, mark: &Marking<'_>) -> Result<(), StorageError> {
+    let format = match mark {
+        Marking::Keep => return Ok(()),
+        Marking::Clear => {
+            meta.remove(META_JOURNAL).map_err(failed)?;
+            FORMAT
+        }
+        Marking::Set(mark) => {
+            let bytes = [&mark.session.to_le_bytes()[..], mark.journal.as_bytes()].concat();
+            meta.insert(META_JOURNAL, bytes.as_slice()).map_err(failed)?;
+            FORMAT_MARKED
+        }
+    };
+    meta.insert(META_FORMAT, format.to_le_bytes().as_slice()).map_err(failed)?;
+    Ok(())
+}
+
+fn read_mark(bytes: &[u8]) -> Option<Mark> {
+    let (session, journal) = bytes.split_first_chunk::<8>()?;
+    Some(Mark { session: u64::from_le_bytes(*session), journal: String::from_utf8(journal.to_vec()).ok()? })
 }
 
 /// Writes the record of an event and returns its length.
@@ -280,21 +350,26 @@ fn damaged(what: &str) -> StorageError {
 
 fn failed(error: impl Into<redb::Error>) -> StorageError {
     StorageError::Failed(match error.into() {
-        redb::Error::Io(error) => match error.kind() {
-            std::io::ErrorKind::StorageFull | std::io::ErrorKind::QuotaExceeded => {
-                format!("no space is left for the store: make room on its volume, then restart ({error})")
-            }
-            std::io::ErrorKind::ReadOnlyFilesystem | std::io::ErrorKind::PermissionDenied => {
-                format!("the store is not writable: check its volume, then restart ({error})")
-            }
-            _ => format!("the store's volume fails: check it, then restart ({error})"),
-        },
+        redb::Error::Io(error) => io_text(&error),
         redb::Error::Corrupted(text) => format!("the store is damaged: restore it from a snapshot ({text})"),
         other => format!("the store fails: restart to open it again ({other})"),
     })
 }
 
-fn open_file(path: &Path) -> std::io::Result<std::fs::File> {
+/// What to do about an error of the volume.
+pub(super) fn io_text(error: &std::io::Error) -> String {
+    match error.kind() {
+        std::io::ErrorKind::StorageFull | std::io::ErrorKind::QuotaExceeded => {
+            format!("no space is left for the store: make room on its volume, then restart ({error})")
+        }
+        std::io::ErrorKind::ReadOnlyFilesystem | std::io::ErrorKind::PermissionDenied => {
+            format!("the store is not writable: check its volume, then restart ({error})")
+        }
+        _ => format!("the store's volume fails: check it, then restart ({error})"),
+    }
+}
+
+pub(super) fn open_file(path: &Path) -> std::io::Result<std::fs::File> {
     std::fs::OpenOptions::new().read(true).write(true).create(true).truncate(false).open(path)
 }
 
@@ -307,7 +382,7 @@ fn open_failed(path: &Path, error: DatabaseError) -> StorageError {
 }
 
 /// Makes the name of the file durable. Not every file system can, and the contents are safe anyway.
-fn sync_parent(path: &Path) {
+pub(super) fn sync_parent(path: &Path) {
     let parent = path.parent().filter(|p| !p.as_os_str().is_empty()).unwrap_or(Path::new("."));
     if let Err(error) = std::fs::File::open(parent).and_then(|dir| dir.sync_all()) {
         tracing::debug!(%error, "the folder of the store cannot be synced");

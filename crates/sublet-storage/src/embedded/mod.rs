@@ -1,27 +1,21 @@
-//! A store in one file of its own, crash-safe, for one process.
+//! Stores in files, crash-safe, for one process.
 //!
-//! The file is a redb database whose keys are revisions: writes append on the right, and a superseded
+//! A file is a redb database whose keys are revisions: writes append on the right, and a superseded
 //! revision is removed by the transaction that supersedes it, so the file holds the live keys and nothing
-//! else. One writer thread gathers concurrent writes into one commit (see `writer.rs`).
+//! else. What is written goes to the journal first, which all stores of the process share (`journal/`).
 
 #[cfg(test)]
 mod crash_tests;
 mod file;
-mod writer;
+mod journal;
 
 use crate::backend::{Backend, KeyValue, Observer, StorageError, StoreIdentity, Write, WriteFuture};
-use file::{File, Loaded};
+use file::Loaded;
+pub use journal::Journal;
+use journal::{Core, Request, Store};
 use std::path::Path;
 use std::sync::{Arc, Mutex, MutexGuard};
-use std::thread::JoinHandle;
 use tokio::sync::{mpsc, oneshot};
-use writer::{Request, Writer};
-
-/// Writers beyond these wait; nothing is dropped.
-const QUEUE_WRITES_MAX: usize = 256;
-
-/// The writer's stack: redb recurses over a tree of a few levels.
-const WRITER_STACK_BYTES: usize = 512 * 1024;
 
 #[derive(Clone, Debug)]
 pub struct Options {
@@ -38,60 +32,46 @@ impl Default for Options {
 /// A store in a file. Dropping it closes it.
 pub struct EmbeddedBackend {
     identity: StoreIdentity,
-    file: Arc<File>,
+    journal: Journal,
+    core: Arc<Core>,
+    store: Arc<Store>,
     /// What was read when the file was opened, until somebody takes it.
     loaded: Mutex<Option<Loaded>>,
-    observer: Arc<Mutex<Option<Observer>>>,
     /// `None` once closed.
-    running: Mutex<Option<Running>>,
-}
-
-struct Running {
-    requests: mpsc::Sender<Request>,
-    writer: JoinHandle<()>,
+    requests: Mutex<Option<mpsc::Sender<Request>>>,
 }
 
 impl EmbeddedBackend {
-    /// Opens the file, or makes it with a new identity.
+    /// Opens a store with a journal for itself, beside it; makes it when it is missing.
     pub fn open(path: impl AsRef<Path>, options: Options) -> Result<Self, StorageError> {
-        Self::start(File::open(path.as_ref(), options.cache_bytes)?)
+        let path = path.as_ref();
+        Journal::of(path.parent().unwrap_or(Path::new(""))).open(path, &options)
     }
 
-    fn start(file: File) -> Result<Self, StorageError> {
-        let loaded = file.load()?;
-        let file = Arc::new(file);
-        let observer = Arc::new(Mutex::new(None));
-        let (requests, queue) = mpsc::channel(QUEUE_WRITES_MAX);
-        let writer = Writer::new(file.clone(), &loaded, observer.clone());
-        let writer = std::thread::Builder::new()
-            .name("sublet-store".into())
-            .stack_size(WRITER_STACK_BYTES)
-            .spawn(move || writer.run(queue))
-            .map_err(|error| StorageError::Failed(format!("the store's writer thread does not start: {error}")))?;
-        Ok(Self {
-            identity: file.identity().to_string(),
-            file,
+    fn opened(journal: Journal, core: Arc<Core>, store: Arc<Store>, requests: mpsc::Sender<Request>, loaded: Loaded) -> Self {
+        Self {
+            identity: store.file.identity().to_string(),
+            journal,
+            core,
+            store,
             loaded: Mutex::new(Some(loaded)),
-            observer,
-            running: Mutex::new(Some(Running { requests, writer })),
-        })
-    }
-
-    fn running(&self) -> MutexGuard<'_, Option<Running>> {
-        self.running.lock().expect("no holder of this lock panics")
-    }
-
-    fn requests(&self) -> Result<mpsc::Sender<Request>, StorageError> {
-        Ok(self.running().as_ref().ok_or(StorageError::Closed)?.requests.clone())
-    }
-
-    /// The writer went away: closed meanwhile, or it died.
-    fn gone(&self) -> StorageError {
-        if self.running().is_none() {
-            StorageError::Closed
-        } else {
-            StorageError::Failed("the store's writer stopped after an internal error: restart to open the store again".into())
+            requests: Mutex::new(Some(requests)),
         }
+    }
+
+    fn requests(&self) -> MutexGuard<'_, Option<mpsc::Sender<Request>>> {
+        self.requests.lock().expect("no holder of this lock panics")
+    }
+
+    fn is_open(&self) -> Result<(), StorageError> {
+        if self.requests().is_some() { Ok(()) } else { Err(StorageError::Closed) }
+    }
+
+    /// The writing thread went away: closed meanwhile, or it died.
+    fn gone(&self) -> StorageError {
+        self.is_open().err().unwrap_or_else(|| {
+            StorageError::Failed("the store's writer stopped after an internal error: restart to open the store again".into())
+        })
     }
 }
 
@@ -99,22 +79,29 @@ impl Backend for EmbeddedBackend {
     fn load(&self) -> Result<(Vec<KeyValue>, u64), StorageError> {
         let loaded = self.loaded.lock().expect("no holder of this lock panics").take();
         let loaded = match loaded {
-            // Nothing was written since, or the file knows better.
-            Some(loaded) if loaded.revision == self.file.revision() => loaded,
-            _ => self.file.load()?,
+            // Nothing was written since.
+            Some(loaded) if loaded.revision == self.store.revision() => loaded,
+            _ => {
+                self.is_open()?;
+                self.journal.catch_up(&self.store)?;
+                self.store.file.load()?
+            }
         };
         Ok((loaded.values, loaded.revision))
     }
 
     fn observe(&self, observer: Observer) {
-        *self.observer.lock().expect("observers do not panic") = Some(observer);
+        *self.store.observer.lock().expect("observers do not panic") = Some(observer);
     }
 
     fn write(&self, write: Write) -> WriteFuture<'_> {
         Box::pin(async move {
             let (reply, answer) = oneshot::channel();
-            let requests = self.requests()?;
-            requests.send(Request::Write { write, reply }).await.map_err(|_| self.gone())?;
+            let requests = self.requests().clone().ok_or(StorageError::Closed)?;
+            requests.send(Request { write, reply }).await.map_err(|_| self.gone())?;
+            // Held any longer, it would keep a request alive that nobody takes.
+            drop(requests);
+            self.core.list(&self.store);
             answer.await.map_err(|_| self.gone())?
         })
     }
@@ -124,29 +111,22 @@ impl Backend for EmbeddedBackend {
     }
 
     fn size_bytes(&self) -> u64 {
-        self.file.length_bytes()
+        self.store.file.length_bytes() + self.store.pending_bytes() as u64
     }
 
-    /// Blocks while the writer does the step: call it from a thread that may.
+    /// Blocks while pages are moved: call it from a thread that may.
     fn compact_step(&self) -> Result<bool, StorageError> {
-        let (reply, answer) = std::sync::mpsc::sync_channel(1);
-        match self.requests()?.try_send(Request::Compact { reply }) {
-            Ok(()) => answer.recv().map_err(|_| self.gone())?,
-            // Writers come first; the caller asks again later.
-            Err(mpsc::error::TrySendError::Full(_)) => Ok(true),
-            Err(mpsc::error::TrySendError::Closed(_)) => Err(self.gone()),
-        }
+        self.is_open()?;
+        // What the file does not have yet may free most of it.
+        self.journal.catch_up(&self.store)?;
+        self.store.compact_step()
     }
 
     fn close(&self) {
-        // The queue ends when its last sender is gone; the writer commits what is in it before it leaves.
-        let Some(Running { requests, writer }) = self.running().take() else { return };
+        let Some(requests) = self.requests().take() else { return };
         drop(requests);
-        if writer.join().is_err() {
-            tracing::error!("the store's writer panicked; what it acknowledged is in the file");
-        }
-        *self.observer.lock().unwrap_or_else(std::sync::PoisonError::into_inner) = None;
-        self.file.close();
+        self.journal.close(&self.core, &self.store);
+        *self.store.observer.lock().unwrap_or_else(std::sync::PoisonError::into_inner) = None;
     }
 }
 
@@ -242,6 +222,59 @@ mod tests {
         }
         assert!(store.size_bytes() < 4 * 1024 * 1024, "{before} bytes became {} in {steps} steps", store.size_bytes());
         assert_eq!(contents(&*store).len(), 80);
+    }
+
+    /// What a killed process leaves: files as they are, open or not.
+    fn copy(from: &Path, to: &Path) {
+        std::fs::create_dir_all(to).unwrap();
+        for entry in std::fs::read_dir(from).unwrap().map(Result::unwrap) {
+            let to = to.join(entry.file_name());
+            if entry.file_type().unwrap().is_dir() {
+                copy(&entry.path(), &to);
+            } else {
+                std::fs::copy(entry.path(), to).unwrap();
+            }
+        }
+    }
+
+    #[test]
+    fn stores_of_a_killed_process_are_whole_wherever_they_are_opened() {
+        let dir = tempfile::tempdir().unwrap();
+        let at = |name: &str| dir.path().join(name);
+        let journal = Journal::of(at("live"));
+        let stores = ["a", "b"].map(|name| {
+            std::fs::create_dir_all(at("live").join(name)).unwrap();
+            journal.open(at("live").join(name).join("store"), &Options::default()).unwrap()
+        });
+        runtime().block_on(async {
+            for (store, value) in stores.iter().zip(["of a", "of b"]) {
+                store.write(put("/k", value, Expect::Absent)).await.unwrap();
+                store.write(put("/gone", "x", Expect::Absent)).await.unwrap();
+                store.write(delete("/gone", Expect::Any)).await.unwrap();
+            }
+        });
+        copy(&at("live"), &at("killed"));
+        copy(&at("live/a"), &at("alone/a"));
+        let open = |path: &str| EmbeddedBackend::open(at(path), Options::default());
+        let holds = |store: &EmbeddedBackend, value: &'static str| {
+            assert_eq!(store.load().unwrap().1, 4);
+            assert_eq!(contents(store), [("/k".into(), value.into(), 2)]);
+        };
+        // Without its journal it would be a state of the past.
+        let error = open("alone/a/store").err().map(|e| e.to_string()).unwrap_or_default();
+        assert!(error.contains("the last writes of") && error.contains("put it back"), "{error}");
+        // A dedicated one finds the journal that it shared, and empties it for all.
+        holds(&open("killed/a/store").unwrap(), "of a");
+        assert_eq!(std::fs::metadata(at("killed/journal/0")).unwrap().len(), 0);
+        let again = Journal::of(at("killed"));
+        again.settle(at("killed/b/store")).unwrap();
+        again.settle(at("killed/c/store")).unwrap();
+        std::fs::remove_dir_all(at("killed/journal")).unwrap();
+        holds(&open("killed/b/store").unwrap(), "of b");
+        // A closed store is whole by itself.
+        drop(stores);
+        copy(&at("live/b"), &at("alone/b"));
+        holds(&open("alone/b/store").unwrap(), "of b");
     }
 
     #[derive(Clone, Debug)]
