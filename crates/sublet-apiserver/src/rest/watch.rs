@@ -54,6 +54,8 @@ struct Watcher {
     position: u64,
     /// How far the log was read.
     taken_to: u64,
+    /// The newest revision that the client knows of.
+    told: u64,
     /// The present state, as far as it was not shown yet.
     initial: std::vec::IntoIter<Arc<Entry>>,
     /// Whether the end of the present state is to be told.
@@ -103,6 +105,7 @@ impl Server {
             headers_sent: false,
             position: 0,
             taken_to: 0,
+            told: 0,
             initial: Vec::new().into_iter(),
             marks_initial_end: false,
             events: VecDeque::new(),
@@ -126,7 +129,7 @@ impl Server {
                 self.wait_for(version).await?;
             }
             if initial != Some(true) {
-                watcher.position = version;
+                (watcher.position, watcher.told) = (version, version);
                 return Ok(());
             }
         }
@@ -273,15 +276,28 @@ impl Watcher {
             _ = self.changes.changed() => {}
             () = tokio::time::sleep_until(bookmark_at) => {
                 if self.bookmarks.is_some() {
-                    let line = self.bookmark(false);
-                    self.ready.push_back(line);
                     self.bookmarks = Some(Instant::now() + BOOKMARK_INTERVAL);
+                    self.catch_up();
+                    // A quiet server has nothing to tell: most watches of a tenant are quiet for hours.
+                    if self.position > self.told {
+                        let line = self.bookmark(false);
+                        self.ready.push_back(line);
+                    }
                 }
                 if Instant::now() >= self.deadline {
                     self.ended = true;
                 }
             }
             () = self.stop.cancelled() => self.ended = true,
+        }
+    }
+
+    /// Moves on over what happened to other resources, when nothing happened to this one.
+    fn catch_up(&mut self) {
+        if let Ok((events, complete_to)) = self.store.events_after(&self.bucket, self.position, 1)
+            && events.is_empty()
+        {
+            self.position = complete_to.max(self.position);
         }
     }
 
@@ -298,6 +314,7 @@ impl Watcher {
             (false, false) => return,
         };
         let line = self.encode(event_type, event);
+        self.told = event.revision;
         self.ready.push_back(line);
     }
 
@@ -346,6 +363,7 @@ impl Watcher {
     }
 
     fn bookmark(&mut self, initial_end: bool) -> Bytes {
+        self.told = self.position;
         let mut metadata = json!({"resourceVersion": self.position.to_string()});
         if initial_end {
             metadata["annotations"] = json!({"k8s.io/initial-events-end": "true"});
