@@ -20,7 +20,7 @@ use sublet_runtime::resources::{SECRETS, VIRTUAL_CLUSTERS};
 use sublet_runtime::{ClientError, Controller, Ctx, Key, Outcome, Reconciler};
 
 /// How often figures of a running control plane are told.
-const USAGE_INTERVAL: Duration = Duration::from_secs(10);
+const USAGE_INTERVAL: Duration = Duration::from_secs(30);
 /// How often something that takes time is looked at.
 const PROGRESS_INTERVAL: Duration = Duration::from_millis(50);
 /// A tenant that moves is away meanwhile.

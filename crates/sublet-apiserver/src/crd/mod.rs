@@ -26,7 +26,7 @@ mod view;
 pub use cleanup::{CLEANUP_FINALIZER, Cleanup, begin_delete, cleanup_failed, cleanup_plan};
 pub use conversion::Conversion;
 pub(crate) use conversion::kind_text;
-pub use names::accept;
+pub use names::{InForce, KnownNames, accept};
 pub use objects::{
     cannot_handle, convert, default_object, read, validate_create, validate_status_update as validate_object_status_update,
     validate_update as validate_object_update,

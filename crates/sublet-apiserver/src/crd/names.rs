@@ -1,8 +1,10 @@
 //! Names that custom resources ask for, those in force, and the conditions that tell.
 
 use super::view::{self, text};
+use crate::store::entry::Entry;
 use serde_json::{Map, Value, json};
-use std::collections::BTreeSet;
+use std::collections::{BTreeSet, HashMap};
+use std::sync::{Arc, Mutex};
 use sublet_machinery::ObjectExt;
 
 /// The status after names are judged and the definition is established, or `None` when it is right
@@ -10,8 +12,8 @@ use sublet_machinery::ObjectExt;
 ///
 /// A name is refused when another definition of the group has it in force; whoever came first keeps it.
 /// Upstream does not look at built-in resources here, as their groups are protected.
-pub fn accept<'a>(crd: &Value, others: impl Iterator<Item = &'a Value>, now: &str) -> Option<Value> {
-    let taken = Taken::of(others.filter(|o| view::group(o) == view::group(crd) && o.name() != crd.name()));
+pub fn accept<'a>(crd: &Value, others: impl Iterator<Item = &'a InForce>, now: &str) -> Option<Value> {
+    let taken = Taken::of(others.filter(|o| o.group == view::group(crd) && o.definition != crd.name()));
     let mut status = crd.get("status").filter(|s| s.is_object()).cloned().unwrap_or_else(|| json!({}));
     let (names, conflict) = judge(&crd["spec"]["names"], &crd["status"]["acceptedNames"], &taken);
     status["acceptedNames"] = names;
@@ -39,6 +41,50 @@ pub fn accept<'a>(crd: &Value, others: impl Iterator<Item = &'a Value>, now: &st
     (crd.get("status") != Some(&status)).then_some(status)
 }
 
+/// The names that a definition has in force.
+#[derive(Debug)]
+pub struct InForce {
+    definition: String,
+    group: String,
+    resources: Vec<String>,
+    kinds: Vec<String>,
+}
+
+impl InForce {
+    pub fn of(crd: &Value) -> Self {
+        let names = &crd["status"]["acceptedNames"];
+        let mut resources = Vec::from(["plural", "singular"].map(|key| text(names, key).to_string()));
+        resources.extend(view::strings(&names["shortNames"]));
+        let kinds = Vec::from(["kind", "listKind"].map(|key| text(names, key).to_string()));
+        Self { definition: crd.name().into(), group: view::group(crd).into(), resources, kinds }
+    }
+}
+
+/// The names in force of all definitions of a server: each write of one is judged beside all others, which are not
+/// read again for it.
+#[derive(Debug, Default)]
+pub struct KnownNames(Mutex<HashMap<Arc<str>, (u64, Arc<InForce>)>>);
+
+impl KnownNames {
+    pub fn of(&self, definitions: &[Arc<Entry>]) -> Vec<Arc<InForce>> {
+        let mut known = self.0.lock().expect("no holder of this lock panics");
+        if known.len() > definitions.len() {
+            let there: BTreeSet<&str> = definitions.iter().map(|d| &*d.key).collect();
+            known.retain(|key, _| there.contains(&**key));
+        }
+        let names = definitions.iter().map(|definition| {
+            let fresh = known.get(&definition.key).filter(|(revision, _)| *revision == definition.revision);
+            if let Some((_, names)) = fresh {
+                return names.clone();
+            }
+            let names = Arc::new(InForce::of(&definition.value()));
+            known.insert(definition.key.clone(), (definition.revision, names.clone()));
+            names
+        });
+        names.collect()
+    }
+}
+
 /// Names in force in a group.
 struct Taken {
     resources: BTreeSet<String>,
@@ -46,13 +92,11 @@ struct Taken {
 }
 
 impl Taken {
-    fn of<'a>(crds: impl Iterator<Item = &'a Value>) -> Self {
+    fn of<'a>(others: impl Iterator<Item = &'a InForce>) -> Self {
         let mut taken = Self { resources: BTreeSet::new(), kinds: BTreeSet::new() };
-        for crd in crds {
-            let names = &crd["status"]["acceptedNames"];
-            taken.resources.extend(["plural", "singular"].map(|key| text(names, key).to_string()));
-            taken.resources.extend(view::strings(&names["shortNames"]));
-            taken.kinds.extend(["kind", "listKind"].map(|key| text(names, key).to_string()));
+        for other in others {
+            taken.resources.extend(other.resources.iter().cloned());
+            taken.kinds.extend(other.kinds.iter().cloned());
         }
         taken.resources.remove("");
         taken.kinds.remove("");
@@ -172,7 +216,8 @@ mod tests {
     }
 
     fn accepted(mut crd: Value, others: &[&Value]) -> Value {
-        crd["status"] = accept(&crd, others.iter().copied(), NOW).expect("the status changes");
+        let others: Vec<InForce> = others.iter().map(|o| InForce::of(o)).collect();
+        crd["status"] = accept(&crd, others.iter(), NOW).expect("the status changes");
         crd
     }
 

@@ -63,6 +63,11 @@ impl Server {
         selection: &Selection,
     ) -> Result<Page, ApiError> {
         let group_resource = &*storage_resource(resource);
+        if let Some(limit) = options.limit.filter(|_| selection.is_everything())
+            && let Some(page) = self.present_page(resource, group_resource, namespace, options, limit).await?
+        {
+            return Ok(page);
+        }
         let (mut snapshot, start) = if options.continue_token.is_empty() {
             let snapshot = match options.version {
                 VersionMatch::Latest => self.store().list(group_resource, namespace),
@@ -102,6 +107,39 @@ impl Server {
         let remaining = (rest > 0 && selection.is_everything()).then_some(rest);
         let entries = self.entries_at(entries, resource).await?;
         Ok(Page { entries, revision: snapshot.revision, continue_token, remaining })
+    }
+
+    /// A page of the present: what is before and behind it is not looked at. `None` for pages of the past.
+    async fn present_page(
+        &self,
+        resource: &Resource,
+        group_resource: &str,
+        namespace: Option<&str>,
+        options: &ListOptions,
+        limit: usize,
+    ) -> Result<Option<Page>, ApiError> {
+        let (mut revision, mut after) = (None, String::new());
+        if options.continue_token.is_empty() {
+            match options.version {
+                VersionMatch::Latest => {}
+                VersionMatch::NotOlderThan(version) => self.wait_for(version).await?,
+                VersionMatch::Exact(version) => {
+                    self.wait_for(version).await?;
+                    revision = Some(version);
+                }
+            }
+        } else {
+            let (at, start) = decode_token(&options.continue_token)?;
+            let no_namespace = if resource.namespaced { "" } else { "/" };
+            (revision, after) = (at, format!("{group_resource}/{no_namespace}{start}"));
+        }
+        let Some((snapshot, rest)) = self.store().page(group_resource, namespace, &after, limit, revision) else { return Ok(None) };
+        let continue_token = match snapshot.entries.last() {
+            Some(last) if rest > 0 => encode_token(snapshot.revision, place(last, &format!("{group_resource}/"))),
+            _ => String::new(),
+        };
+        let entries = self.entries_at(snapshot.entries, resource).await?;
+        Ok(Some(Page { entries, revision: snapshot.revision, continue_token, remaining: (rest > 0).then_some(rest) }))
     }
 
     fn continued(&self, group_resource: &str, namespace: Option<&str>, token: &str) -> Result<(Snapshot, String), ApiError> {

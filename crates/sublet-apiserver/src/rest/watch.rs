@@ -31,6 +31,9 @@ const EVENTS_BATCH: usize = 256;
 /// Bytes of lines that are sent as one part, and steps to gather them.
 const PART_BYTES_MAX: usize = 16 << 10;
 const PART_STEPS_MAX: usize = 64;
+/// What happens so soon after the last part goes together in the next one: a part costs more than what is in it, in wake-ups, records
+/// and writes, for each watcher. The first event after a pause waits for nothing.
+const GATHER: Duration = Duration::from_millis(10);
 const BOOKMARK_INTERVAL: Duration = Duration::from_secs(60);
 /// Watches without a time-out end between this and twice this, as upstream's.
 const TIMEOUT_MIN: Duration = Duration::from_secs(1800);
@@ -56,6 +59,10 @@ struct Watcher {
     taken_to: u64,
     /// The newest revision that the client knows of.
     told: u64,
+    /// Whether it waits for more before it sends again.
+    gathers: bool,
+    /// When the last part was sent.
+    sent: Option<Instant>,
     /// The present state, as far as it was not shown yet.
     initial: std::vec::IntoIter<Arc<Entry>>,
     /// Whether the end of the present state is to be told.
@@ -73,7 +80,8 @@ struct Watcher {
 }
 
 impl Server {
-    pub(crate) async fn handle_watch(&self, request: &ResourceRequest<'_>) -> Result<HttpResponse, ApiError> {
+    /// `in_process`: nothing is between the watch and its reader that would be worth gathering for.
+    pub(crate) async fn handle_watch(&self, request: &ResourceRequest<'_>, in_process: bool) -> Result<HttpResponse, ApiError> {
         let mut options = ListOptions::parse(request.query, true)?;
         // The deprecated watch of one object by its path.
         if !request.info.name.is_empty() {
@@ -106,6 +114,8 @@ impl Server {
             position: 0,
             taken_to: 0,
             told: 0,
+            gathers: !in_process,
+            sent: None,
             initial: Vec::new().into_iter(),
             marks_initial_end: false,
             events: VecDeque::new(),
@@ -168,25 +178,25 @@ impl Watcher {
     /// The next line, and those that are there with it when they are small: each part costs a frame and a write.
     async fn next_part(&mut self) -> Option<Bytes> {
         let first = self.next().await?;
-        let mut more = Vec::new();
+        let mut part = Vec::new();
         for _ in 0..PART_STEPS_MAX {
             if let Some(line) = self.ready.front() {
-                if first.len() + more.len() + line.len() > PART_BYTES_MAX {
+                if first.len().max(part.len()) + line.len() > PART_BYTES_MAX {
                     break;
                 }
-                more.extend_from_slice(line);
+                if part.is_empty() {
+                    part.extend_from_slice(&first);
+                }
+                part.extend_from_slice(line);
                 self.ready.pop_front();
             } else if self.ended || !self.go_on() {
                 break;
             }
         }
-        if more.is_empty() {
-            return Some(first);
+        if self.gathers {
+            self.sent = Some(Instant::now());
         }
-        let mut part = Vec::with_capacity(first.len() + more.len());
-        part.extend_from_slice(&first);
-        part.append(&mut more);
-        Some(part.into())
+        Some(if part.is_empty() { first } else { part.into() })
     }
 
     /// The next line; `None` ends the watch.
@@ -273,7 +283,7 @@ impl Watcher {
         let bookmark_at = self.bookmarks.unwrap_or(self.deadline).min(self.deadline);
         tokio::select! {
             // The sender lives as long as the store, which this watcher holds.
-            _ = self.changes.changed() => {}
+            _ = self.changes.changed() => self.gather().await,
             () = tokio::time::sleep_until(bookmark_at) => {
                 if self.bookmarks.is_some() {
                     self.bookmarks = Some(Instant::now() + BOOKMARK_INTERVAL);
@@ -288,6 +298,15 @@ impl Watcher {
                     self.ended = true;
                 }
             }
+            () = self.stop.cancelled() => self.ended = true,
+        }
+    }
+
+    /// Lets more come, when the last part is only just sent.
+    async fn gather(&mut self) {
+        let Some(until) = self.sent.map(|sent| sent + GATHER).filter(|until| *until > Instant::now()) else { return };
+        tokio::select! {
+            () = tokio::time::sleep_until(until) => {}
             () = self.stop.cancelled() => self.ended = true,
         }
     }

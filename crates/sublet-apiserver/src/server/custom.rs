@@ -32,8 +32,8 @@ impl Server {
     async fn follow_definition(&self, name: String) {
         for _ in 0..TRIES_MAX {
             let Some(live) = self.get(DEFINITIONS, "", &name) else { return };
-            let all = self.list(DEFINITIONS, None);
-            let Some(status) = crd::accept(&live, all.iter().map(|d| &**d), &self.now()) else {
+            let all = self.known_names().of(&self.store().list(DEFINITIONS, None).entries);
+            let Some(status) = crd::accept(&live, all.iter().map(|names| &**names), &self.now()) else {
                 self.registry().set_custom(&name, crd::rows(&live));
                 break;
             };

@@ -210,7 +210,7 @@ impl Server {
         match info.verb {
             "get" => self.handle_get(request).await,
             "list" => self.handle_list(request).await,
-            "watch" => self.handle_watch(request).await,
+            "watch" => self.handle_watch(request, parts.extensions.get::<InProcess>().is_some()).await,
             "create" => self.handle_create(request).await,
             "update" => self.handle_update(request).await,
             "patch" => self.handle_patch(request).await,

@@ -31,6 +31,7 @@ use crate::audit::Auditor;
 use crate::auth::authz::{Authorization, Mode};
 use crate::auth::bootstrap::{self, BootstrapConfig};
 use crate::auth::tokens::KeyError;
+use crate::crd::KnownNames;
 use crate::discovery::Documents;
 use crate::flow::FlowControl;
 use crate::hooks::{Connector, ServiceAllocator, UsageSource};
@@ -99,6 +100,7 @@ struct Inner {
     store: Store,
     registry: Registry,
     documents: Documents,
+    known_names: KnownNames,
     security: Security,
     plugins: Vec<Box<dyn Plugin>>,
     service_allocator: OnceLock<Arc<dyn ServiceAllocator>>,
@@ -130,6 +132,7 @@ impl Server {
                 store,
                 registry: Registry::new(builtin_rows()),
                 documents: Documents::default(),
+                known_names: KnownNames::default(),
                 security,
                 plugins,
                 service_allocator: OnceLock::new(),
@@ -246,6 +249,10 @@ impl Server {
 
     pub(crate) fn connector(&self) -> Option<&Arc<dyn Connector>> {
         self.inner.connector.get()
+    }
+
+    pub(crate) fn known_names(&self) -> &KnownNames {
+        &self.inner.known_names
     }
 
     pub(crate) fn documents(&self) -> &Documents {

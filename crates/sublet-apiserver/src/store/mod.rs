@@ -10,6 +10,7 @@ pub mod log;
 use entry::{Encoded, Entry};
 use log::{Log, LogEvent};
 use std::collections::{BTreeMap, HashMap};
+use std::ops::Bound;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, RwLock};
 use sublet_machinery::{ApiError, Reason};
@@ -176,6 +177,35 @@ impl Store {
         entries.extend(undo.into_values().flatten().filter(|e| e.key.starts_with(&prefix)).cloned());
         entries.sort_by(|a, b| a.key.cmp(&b.key));
         Ok(Snapshot { entries, revision })
+    }
+
+    /// At most `limit` entries behind the key `after`, and how many follow them. `None` when a list at that revision is not the
+    /// present: then all of it is needed. The cost does not grow with the entries, apart from counting them.
+    pub fn page(
+        &self,
+        group_resource: &str,
+        namespace: Option<&str>,
+        after: &str,
+        limit: usize,
+        revision: Option<u64>,
+    ) -> Option<(Snapshot, usize)> {
+        let state = self.read();
+        let bucket = state.buckets.get(group_resource)?;
+        if let Some(revision) = revision {
+            let is_present =
+                revision >= state.forgotten_before && bucket.log.after(revision).is_some_and(|mut later| later.next().is_none());
+            if !is_present {
+                return None;
+            }
+        }
+        let prefix = prefix(group_resource, namespace);
+        // The sign after the slash: nothing with this prefix comes behind it.
+        let end = format!("{}0", &prefix[..prefix.len() - 1]);
+        let start = if after < prefix.as_str() { Bound::Included(&*prefix) } else { Bound::Excluded(after) };
+        let entries = if after < end.as_str() { Some(bucket.objects.range::<str, _>((start, Bound::Excluded(&*end)))) } else { None };
+        let mut entries = entries.into_iter().flatten();
+        let page = entries.by_ref().take(limit).map(|(_, entry)| entry.clone()).collect();
+        Some((Snapshot { entries: page, revision: revision.unwrap_or(state.revision) }, entries.count()))
     }
 
     /// Starts to follow a resource: a receiver that is told of changes.
@@ -432,6 +462,40 @@ mod tests {
         assert_eq!(store.list_at("configmaps", None, quiet).unwrap_err(), TooOld);
         assert_eq!(store.list_at("configmaps", None, busy).unwrap().entries.len(), 1);
         assert_eq!(store.list_at("secrets", None, quiet).unwrap_err(), TooOld);
+    }
+
+    #[tokio::test]
+    async fn pages_are_parts_of_the_list() {
+        let store = Store::open(Arc::new(sublet_storage::MemoryBackend::new())).unwrap();
+        for (kind, namespace) in [("configmaps", "a"), ("configmaps", "a-b"), ("configmaps", "b"), ("configmaps.x", "a"), ("nodes", "")] {
+            for name in ["x", "y", "z"] {
+                let object = Encoded::new(&json!({"metadata": {"name": name}}), &[]);
+                store.write(kind, namespace, name, Some(object), Expect::Absent).await.unwrap();
+            }
+        }
+        let keys = |entries: &[Arc<Entry>]| entries.iter().map(|e| e.key.to_string()).collect::<Vec<_>>();
+        for (kind, namespace) in [("configmaps", None), ("configmaps", Some("a")), ("configmaps", Some("b")), ("nodes", None)] {
+            let all = keys(&store.list(kind, namespace).entries);
+            for limit in 1..5 {
+                let (mut found, mut after) = (Vec::new(), String::new());
+                loop {
+                    let (page, rest) = store.page(kind, namespace, &after, limit, None).unwrap();
+                    found.extend(keys(&page.entries));
+                    assert_eq!(rest, all.len() - found.len());
+                    after = found.last().unwrap().clone();
+                    if rest == 0 {
+                        break;
+                    }
+                }
+                assert_eq!(found, all);
+            }
+            assert_eq!(store.page(kind, namespace, "zzz", 5, None).unwrap().0.entries.len(), 0);
+        }
+        let before = store.revision();
+        assert!(store.page("configmaps", None, "", 5, Some(before)).is_some());
+        store.write("configmaps", "a", "x", None, Expect::Any).await.unwrap();
+        assert!(store.page("configmaps", None, "", 5, Some(before)).is_none());
+        assert!(store.page("nodes", None, "", 5, Some(before)).is_some());
     }
 
     #[tokio::test]

@@ -20,6 +20,7 @@ use std::time::Duration;
 use sublet_machinery::{Gvr, ObjectExt};
 use sublet_runtime::resources::CUSTOM_RESOURCE_DEFINITIONS;
 use sublet_runtime::{ClientError, Controller, Ctx, DeleteOptions, Key, Outcome, Reconciler, WorkQueue};
+use tokio::time::Instant;
 use verdict::{OwnerState, Verdict};
 
 const FOREGROUND: &str = "foregroundDeletion";
@@ -28,6 +29,8 @@ const API_SERVICES: Gvr = Gvr::new("apiregistration.k8s.io", "v1", "apiservices"
 
 /// Discovery may lag behind the object that announces a new resource.
 const DISCOVER_AGAIN: Duration = Duration::from_secs(3);
+/// Many definitions that come together are looked at together: what is served is a long document.
+const DISCOVER_PAUSE: Duration = Duration::from_secs(1);
 /// Until groups that could not be asked are asked again.
 const DISCOVERY_RETRY: Duration = Duration::from_secs(30);
 
@@ -94,7 +97,15 @@ impl Reconciler for Collector {
 
 impl Collector {
     async fn discover(&self, ctx: &Ctx, key: &Key) -> Result<Outcome, ClientError> {
-        let failures = self.monitors.lock().await.update(ctx, &self.shared).await?;
+        let mut monitors = self.monitors.lock().await;
+        let soon = monitors.looked.map(|looked| looked + DISCOVER_PAUSE).filter(|at| *at > Instant::now());
+        if let Some(at) = soon {
+            ctx.queue().add_after(key.clone(), at - Instant::now());
+            return Ok(Outcome::Done);
+        }
+        monitors.looked = Some(Instant::now());
+        let failures = monitors.update(ctx, &self.shared).await?;
+        drop(monitors);
         if *key == discover_key() {
             ctx.queue().add_after(discover_again_key(), DISCOVER_AGAIN);
         }

@@ -20,7 +20,7 @@ use sublet_runtime::resources::{NAMESPACES, SECRETS, VIRTUAL_CLUSTERS};
 use sublet_runtime::{Controller, Ctx, EventKind, Informer, Key, Outcome, Reconciler};
 
 /// How often usage figures of a ready cluster are brought up to date.
-const USAGE_INTERVAL: Duration = Duration::from_secs(10);
+const USAGE_INTERVAL: Duration = Duration::from_secs(30);
 /// How often something that takes time is looked at.
 const PROGRESS_INTERVAL: Duration = Duration::from_millis(100);
 /// Keys that are held for repair; the clusters of one operator are fewer.

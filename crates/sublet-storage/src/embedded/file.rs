@@ -232,6 +232,11 @@ impl File {
         Ok(())
     }
 
+    /// Whether it is so long that compaction may be worth something.
+    pub fn may_shrink(&self) -> bool {
+        self.length_bytes() > COMPACT_SLACK_BYTES
+    }
+
     /// Moves pages to the front and cuts the file, if that is worth it. True when it should be tried again.
     pub fn compact_step(&self) -> Result<bool, StorageError> {
         let length = self.length_bytes();

@@ -111,12 +111,15 @@ impl Backend for EmbeddedBackend {
     }
 
     fn size_bytes(&self) -> u64 {
-        self.store.file.length_bytes() + self.store.pending_bytes() as u64
+        self.store.file.length_bytes()
     }
 
     /// Blocks while pages are moved: call it from a thread that may.
     fn compact_step(&self) -> Result<bool, StorageError> {
         self.is_open()?;
+        if !self.store.file.may_shrink() {
+            return Ok(false);
+        }
         // What the file does not have yet may free most of it.
         self.journal.catch_up(&self.store)?;
         self.store.compact_step()

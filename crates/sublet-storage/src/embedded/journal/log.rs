@@ -21,7 +21,7 @@ pub(in crate::embedded) struct Limits {
 
 impl Limits {
     pub const USUAL: Self =
-        Self { segment_bytes: 8 * 1024 * 1024, segment_age: Duration::from_secs(60), segment_bytes_max: 64 * 1024 * 1024 };
+        Self { segment_bytes: 8 * 1024 * 1024, segment_age: Duration::from_secs(300), segment_bytes_max: 64 * 1024 * 1024 };
 }
 
 /// A buffer that grew beyond this for one group is not kept.

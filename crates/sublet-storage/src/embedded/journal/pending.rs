@@ -11,7 +11,6 @@ pub(super) struct Pending {
     changes: HashMap<Arc<str>, Change>,
     /// Of the last write, also when nothing of it is left to be done.
     revision: u64,
-    bytes: usize,
 }
 
 struct Change {
@@ -37,15 +36,10 @@ impl Pending {
         self.revision
     }
 
-    pub fn bytes(&self) -> usize {
-        self.bytes
-    }
-
     /// Takes in a write that replaced the value of revision `replaced`.
     pub fn add(&mut self, event: &Event, replaced: Option<u64>) {
         self.revision = event.revision;
         let before = self.changes.remove(&event.key);
-        self.bytes -= before.as_ref().map_or(0, Change::bytes);
         // What is not here is in the file, or is being written to it.
         let in_file = before.map_or(replaced, |before| before.in_file);
         if event.value.is_some() || in_file.is_some() {
@@ -54,13 +48,11 @@ impl Pending {
     }
 
     fn insert(&mut self, change: Change) {
-        self.bytes += change.bytes();
         self.changes.insert(change.event.key.clone(), change);
     }
 
     /// Takes all of it.
     pub fn take(&mut self) -> Taken {
-        self.bytes = 0;
         let mut changes: Vec<Change> = std::mem::take(&mut self.changes).into_values().collect();
         changes.sort_unstable_by_key(|c| c.event.revision);
         let events = changes.iter().map(|c| c.event.clone()).collect();
@@ -86,12 +78,6 @@ impl Pending {
             events.push(Event { revision: self.revision, key: "".into(), value: None });
         }
         events
-    }
-}
-
-impl Change {
-    fn bytes(&self) -> usize {
-        self.event.key.len() + self.event.value.as_ref().map_or(0, bytes::Bytes::len)
     }
 }
 

@@ -87,11 +87,6 @@ impl Store {
         self.pending().revision()
     }
 
-    /// Bytes that the file does not have yet.
-    pub fn pending_bytes(&self) -> usize {
-        self.pending().bytes()
-    }
-
     fn pending(&self) -> MutexGuard<'_, Pending> {
         self.pending.lock().expect("no holder of this lock panics")
     }
