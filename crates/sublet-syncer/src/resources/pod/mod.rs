@@ -29,6 +29,9 @@ pub const POD: SyncedKind = SyncedKind {
     ..SyncedKind::core_v1(KindId::Pod, "Pod", "pods")
 };
 
+/// Labels of a pod that its API server copies from the node.
+const WRITTEN_WHEN_BOUND: [&str; 2] = ["topology.kubernetes.io/region", "topology.kubernetes.io/zone"];
+
 fn to_host(host: &mut Value, tenant: &Value, translation: &Translation<'_>) -> Result<(), Refusal> {
     if !tenant.array_at("/spec/resourceClaims").is_empty() {
         return Err(Refusal::new("spec.resourceClaims", "dynamic resources are not available to virtual clusters"));
@@ -59,9 +62,13 @@ fn to_host(host: &mut Value, tenant: &Value, translation: &Translation<'_>) -> R
 
 /// What of a pod can change by update. Resources change by the `resize` subresource, ephemeral
 /// containers by their own, and all else never: services and namespaces that went into the pod's
-/// environment and selectors are those of its first day, as with a kubelet.
+/// environment and selectors are those of its first day, as with a kubelet. Where it runs both sides write
+/// by themselves when it is bound.
 fn update_view(desired: Value) -> Value {
     let mut view = json!({"apiVersion": "v1", "kind": "Pod", "metadata": desired["metadata"]});
+    if let Some(labels) = view["metadata"]["labels"].as_object_mut() {
+        labels.retain(|key, _| !WRITTEN_WHEN_BOUND.contains(&key.as_str()));
+    }
     for list in ["containers", "initContainers"] {
         let images: Vec<Value> =
             desired["spec"][list].as_array().into_iter().flatten().map(|c| json!({"name": c["name"], "image": c["image"]})).collect();
@@ -143,6 +150,15 @@ pub fn slim_host_pod(pod: &mut Value) {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// The tenant's binding brought these labels, and they went down as two writes of every pod.
+    #[test]
+    fn where_a_pod_runs_is_no_change_of_it() {
+        let view = |labels: Value| update_view(json!({"metadata": {"name": "x", "labels": labels}, "spec": {}}));
+        let zone = "topology.kubernetes.io/zone";
+        assert_eq!(view(json!({"app": "a", zone: "z", "topology.kubernetes.io/region": "r"})), view(json!({"app": "a"})));
+        assert_ne!(view(json!({"app": "a"})), view(json!({"app": "b"})));
+    }
 
     #[test]
     fn tolerations_of_others_stay_and_ours_change_their_time() {
