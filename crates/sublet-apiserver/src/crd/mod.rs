@@ -20,6 +20,7 @@ mod prepare;
 mod rows;
 mod rules;
 mod strategy;
+mod taken;
 pub(crate) mod validate;
 mod view;
 
@@ -35,5 +36,6 @@ pub use prepare::{default, prepare, prepare_status_update};
 pub use rows::{compare_versions, row, rows};
 pub use rules::{Rules, Verdict};
 pub use strategy::{DEFINITION, strategy};
+pub use taken::{Names, NamesInForce};
 pub use validate::{validate, validate_status_update, validate_update, warnings};
 pub use view::{is_served, is_terminating};

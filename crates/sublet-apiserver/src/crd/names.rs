@@ -1,17 +1,17 @@
 //! Names that custom resources ask for, those in force, and the conditions that tell.
 
+use super::taken::{Names, Taken};
 use super::view::{self, text};
 use serde_json::{Map, Value, json};
-use std::collections::BTreeSet;
 use sublet_machinery::ObjectExt;
 
 /// The status after names are judged and the definition is established, or `None` when it is right
-/// already. `others` are the other definitions (of any group); `now` is the time of transitions, RFC 3339.
+/// already. `all` are the names of all definitions (of any group); `now` is the time of transitions, RFC 3339.
 ///
 /// A name is refused when another definition of the group has it in force; whoever came first keeps it.
 /// Upstream does not look at built-in resources here, as their groups are protected.
-pub fn accept<'a>(crd: &Value, others: impl Iterator<Item = &'a Value>, now: &str) -> Option<Value> {
-    let taken = Taken::of(others.filter(|o| view::group(o) == view::group(crd) && o.name() != crd.name()));
+pub fn accept<'a>(crd: &Value, all: impl Iterator<Item = &'a Names>, now: &str) -> Option<Value> {
+    let taken = Taken::new(crd, all);
     let mut status = crd.get("status").filter(|s| s.is_object()).cloned().unwrap_or_else(|| json!({}));
     let (names, conflict) = judge(&crd["spec"]["names"], &crd["status"]["acceptedNames"], &taken);
     status["acceptedNames"] = names;
@@ -39,34 +39,13 @@ pub fn accept<'a>(crd: &Value, others: impl Iterator<Item = &'a Value>, now: &st
     (crd.get("status") != Some(&status)).then_some(status)
 }
 
-/// Names in force in a group.
-struct Taken {
-    resources: BTreeSet<String>,
-    kinds: BTreeSet<String>,
-}
-
-impl Taken {
-    fn of<'a>(crds: impl Iterator<Item = &'a Value>) -> Self {
-        let mut taken = Self { resources: BTreeSet::new(), kinds: BTreeSet::new() };
-        for crd in crds {
-            let names = &crd["status"]["acceptedNames"];
-            taken.resources.extend(["plural", "singular"].map(|key| text(names, key).to_string()));
-            taken.resources.extend(view::strings(&names["shortNames"]));
-            taken.kinds.extend(["kind", "listKind"].map(|key| text(names, key).to_string()));
-        }
-        taken.resources.remove("");
-        taken.kinds.remove("");
-        taken
-    }
-}
-
 /// The names in force after this one asked, and the last conflict found.
-fn judge(asked: &Value, accepted: &Value, taken: &Taken) -> (Value, Option<(&'static str, String)>) {
+fn judge(asked: &Value, accepted: &Value, taken: &Taken<'_>) -> (Value, Option<(&'static str, String)>) {
     let mut names = accepted.as_object().cloned().unwrap_or_default();
     let mut conflict = None;
-    let mut one = |key: &str, used: &BTreeSet<String>, reason: &'static str| {
+    let mut one = |key: &str, reason: &'static str| {
         let name = text(asked, key);
-        if name != text(accepted, key) && used.contains(name) {
+        if name != text(accepted, key) && taken.has_resource(name) {
             conflict = Some((reason, in_use(name)));
         } else if name.is_empty() {
             names.remove(key);
@@ -74,18 +53,15 @@ fn judge(asked: &Value, accepted: &Value, taken: &Taken) -> (Value, Option<(&'st
             names.insert(key.into(), json!(name));
         }
     };
-    one("plural", &taken.resources, "PluralConflict");
-    one("singular", &taken.resources, "SingularConflict");
+    one("plural", "PluralConflict");
+    one("singular", "SingularConflict");
     let (asked_short, accepted_short) = (view::strings(&asked["shortNames"]), view::strings(&accepted["shortNames"]));
-    let short_conflicts: Vec<String> = asked_short
-        .iter()
-        .filter(|name| !accepted_short.contains(name) && taken.resources.contains(*name))
-        .map(|name| in_use(name))
-        .collect();
+    let short_conflicts: Vec<String> =
+        asked_short.iter().filter(|name| !accepted_short.contains(name) && taken.has_resource(name)).map(|name| in_use(name)).collect();
     let mut kinds_conflict = None;
     for (key, reason) in [("kind", "KindConflict"), ("listKind", "ListKindConflict")] {
         let name = text(asked, key);
-        if name != text(accepted, key) && taken.kinds.contains(name) {
+        if name != text(accepted, key) && taken.has_kind(name) {
             kinds_conflict = Some((reason, in_use(name)));
         } else {
             names.insert(key.into(), json!(name));
@@ -172,7 +148,8 @@ mod tests {
     }
 
     fn accepted(mut crd: Value, others: &[&Value]) -> Value {
-        crd["status"] = accept(&crd, others.iter().copied(), NOW).expect("the status changes");
+        let others: Vec<Names> = others.iter().map(|other| Names::of(other)).collect();
+        crd["status"] = accept(&crd, others.iter(), NOW).expect("the status changes");
         crd
     }
 

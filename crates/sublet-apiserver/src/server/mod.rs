@@ -31,6 +31,7 @@ use crate::audit::Auditor;
 use crate::auth::authz::{Authorization, Mode};
 use crate::auth::bootstrap::{self, BootstrapConfig};
 use crate::auth::tokens::KeyError;
+use crate::crd::NamesInForce;
 use crate::discovery::Documents;
 use crate::flow::FlowControl;
 use crate::hooks::{Connector, ServiceAllocator, UsageSource};
@@ -98,6 +99,8 @@ pub struct Server {
 struct Inner {
     store: Store,
     registry: Registry,
+    /// Of the definitions that are stored.
+    names: NamesInForce,
     documents: Documents,
     security: Security,
     plugins: Vec<Box<dyn Plugin>>,
@@ -129,6 +132,7 @@ impl Server {
             inner: Arc::new(Inner {
                 store,
                 registry: Registry::new(builtin_rows()),
+                names: NamesInForce::default(),
                 documents: Documents::default(),
                 security,
                 plugins,
