@@ -20,13 +20,14 @@ mod prepare;
 mod rows;
 mod rules;
 mod strategy;
+mod taken;
 pub(crate) mod validate;
 mod view;
 
 pub use cleanup::{CLEANUP_FINALIZER, Cleanup, begin_delete, cleanup_failed, cleanup_plan};
 pub use conversion::Conversion;
 pub(crate) use conversion::kind_text;
-pub use names::{InForce, KnownNames, accept};
+pub use names::accept;
 pub use objects::{
     cannot_handle, convert, default_object, read, validate_create, validate_status_update as validate_object_status_update,
     validate_update as validate_object_update,
@@ -35,5 +36,6 @@ pub use prepare::{default, prepare, prepare_status_update};
 pub use rows::{compare_versions, row, rows};
 pub use rules::{Rules, Verdict};
 pub use strategy::{DEFINITION, strategy};
+pub use taken::{Names, NamesInForce};
 pub use validate::{validate, validate_status_update, validate_update, warnings};
 pub use view::{is_served, is_terminating};

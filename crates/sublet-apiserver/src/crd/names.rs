@@ -1,19 +1,17 @@
 //! Names that custom resources ask for, those in force, and the conditions that tell.
 
+use super::taken::{Names, Taken};
 use super::view::{self, text};
-use crate::store::entry::Entry;
 use serde_json::{Map, Value, json};
-use std::collections::{BTreeSet, HashMap};
-use std::sync::{Arc, Mutex};
 use sublet_machinery::ObjectExt;
 
 /// The status after names are judged and the definition is established, or `None` when it is right
-/// already. `others` are the other definitions (of any group); `now` is the time of transitions, RFC 3339.
+/// already. `all` are the names of all definitions (of any group); `now` is the time of transitions, RFC 3339.
 ///
 /// A name is refused when another definition of the group has it in force; whoever came first keeps it.
 /// Upstream does not look at built-in resources here, as their groups are protected.
-pub fn accept<'a>(crd: &Value, others: impl Iterator<Item = &'a InForce>, now: &str) -> Option<Value> {
-    let taken = Taken::of(others.filter(|o| o.group == view::group(crd) && o.definition != crd.name()));
+pub fn accept<'a>(crd: &Value, all: impl Iterator<Item = &'a Names>, now: &str) -> Option<Value> {
+    let taken = Taken::new(crd, all);
     let mut status = crd.get("status").filter(|s| s.is_object()).cloned().unwrap_or_else(|| json!({}));
     let (names, conflict) = judge(&crd["spec"]["names"], &crd["status"]["acceptedNames"], &taken);
     status["acceptedNames"] = names;
@@ -41,76 +39,13 @@ pub fn accept<'a>(crd: &Value, others: impl Iterator<Item = &'a InForce>, now: &
     (crd.get("status") != Some(&status)).then_some(status)
 }
 
-/// The names that a definition has in force.
-#[derive(Debug)]
-pub struct InForce {
-    definition: String,
-    group: String,
-    resources: Vec<String>,
-    kinds: Vec<String>,
-}
-
-impl InForce {
-    pub fn of(crd: &Value) -> Self {
-        let names = &crd["status"]["acceptedNames"];
-        let mut resources = Vec::from(["plural", "singular"].map(|key| text(names, key).to_string()));
-        resources.extend(view::strings(&names["shortNames"]));
-        let kinds = Vec::from(["kind", "listKind"].map(|key| text(names, key).to_string()));
-        Self { definition: crd.name().into(), group: view::group(crd).into(), resources, kinds }
-    }
-}
-
-/// The names in force of all definitions of a server: each write of one is judged beside all others, which are not
-/// read again for it.
-#[derive(Debug, Default)]
-pub struct KnownNames(Mutex<HashMap<Arc<str>, (u64, Arc<InForce>)>>);
-
-impl KnownNames {
-    pub fn of(&self, definitions: &[Arc<Entry>]) -> Vec<Arc<InForce>> {
-        let mut known = self.0.lock().expect("no holder of this lock panics");
-        if known.len() > definitions.len() {
-            let there: BTreeSet<&str> = definitions.iter().map(|d| &*d.key).collect();
-            known.retain(|key, _| there.contains(&**key));
-        }
-        let names = definitions.iter().map(|definition| {
-            let fresh = known.get(&definition.key).filter(|(revision, _)| *revision == definition.revision);
-            if let Some((_, names)) = fresh {
-                return names.clone();
-            }
-            let names = Arc::new(InForce::of(&definition.value()));
-            known.insert(definition.key.clone(), (definition.revision, names.clone()));
-            names
-        });
-        names.collect()
-    }
-}
-
-/// Names in force in a group.
-struct Taken {
-    resources: BTreeSet<String>,
-    kinds: BTreeSet<String>,
-}
-
-impl Taken {
-    fn of<'a>(others: impl Iterator<Item = &'a InForce>) -> Self {
-        let mut taken = Self { resources: BTreeSet::new(), kinds: BTreeSet::new() };
-        for other in others {
-            taken.resources.extend(other.resources.iter().cloned());
-            taken.kinds.extend(other.kinds.iter().cloned());
-        }
-        taken.resources.remove("");
-        taken.kinds.remove("");
-        taken
-    }
-}
-
 /// The names in force after this one asked, and the last conflict found.
-fn judge(asked: &Value, accepted: &Value, taken: &Taken) -> (Value, Option<(&'static str, String)>) {
+fn judge(asked: &Value, accepted: &Value, taken: &Taken<'_>) -> (Value, Option<(&'static str, String)>) {
     let mut names = accepted.as_object().cloned().unwrap_or_default();
     let mut conflict = None;
-    let mut one = |key: &str, used: &BTreeSet<String>, reason: &'static str| {
+    let mut one = |key: &str, reason: &'static str| {
         let name = text(asked, key);
-        if name != text(accepted, key) && used.contains(name) {
+        if name != text(accepted, key) && taken.has_resource(name) {
             conflict = Some((reason, in_use(name)));
         } else if name.is_empty() {
             names.remove(key);
@@ -118,18 +53,15 @@ fn judge(asked: &Value, accepted: &Value, taken: &Taken) -> (Value, Option<(&'st
             names.insert(key.into(), json!(name));
         }
     };
-    one("plural", &taken.resources, "PluralConflict");
-    one("singular", &taken.resources, "SingularConflict");
+    one("plural", "PluralConflict");
+    one("singular", "SingularConflict");
     let (asked_short, accepted_short) = (view::strings(&asked["shortNames"]), view::strings(&accepted["shortNames"]));
-    let short_conflicts: Vec<String> = asked_short
-        .iter()
-        .filter(|name| !accepted_short.contains(name) && taken.resources.contains(*name))
-        .map(|name| in_use(name))
-        .collect();
+    let short_conflicts: Vec<String> =
+        asked_short.iter().filter(|name| !accepted_short.contains(name) && taken.has_resource(name)).map(|name| in_use(name)).collect();
     let mut kinds_conflict = None;
     for (key, reason) in [("kind", "KindConflict"), ("listKind", "ListKindConflict")] {
         let name = text(asked, key);
-        if name != text(accepted, key) && taken.kinds.contains(name) {
+        if name != text(accepted, key) && taken.has_kind(name) {
             kinds_conflict = Some((reason, in_use(name)));
         } else {
             names.insert(key.into(), json!(name));
@@ -216,7 +148,7 @@ mod tests {
     }
 
     fn accepted(mut crd: Value, others: &[&Value]) -> Value {
-        let others: Vec<InForce> = others.iter().map(|o| InForce::of(o)).collect();
+        let others: Vec<Names> = others.iter().map(|other| Names::of(other)).collect();
         crd["status"] = accept(&crd, others.iter(), NOW).expect("the status changes");
         crd
     }

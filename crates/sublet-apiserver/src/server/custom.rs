@@ -6,6 +6,7 @@ use crate::reader::{Reader, Writer};
 use crate::rest::delete::DeleteOptions;
 use futures::future::BoxFuture;
 use serde_json::Value;
+use std::sync::Arc;
 use sublet_machinery::{ApiError, ObjectExt, Reason};
 
 const DEFINITIONS: &str = "customresourcedefinitions.apiextensions.k8s.io";
@@ -14,11 +15,10 @@ const TRIES_MAX: usize = 8;
 impl Server {
     /// Serves what the stored definitions say, at start.
     pub(crate) fn load_custom_resources(&self) {
-        for definition in self.list(DEFINITIONS, None) {
-            self.registry().set_custom(definition.name(), crd::rows(&definition));
-            if definition.is_deleting() {
-                self.clean_up(definition.name());
-            }
+        let definitions = self.list(DEFINITIONS, None);
+        self.registry().add_custom(definitions.iter().flat_map(|definition| crd::rows(definition)));
+        for definition in definitions.iter().filter(|d| d.is_deleting()) {
+            self.clean_up(definition.name());
         }
     }
 
@@ -32,8 +32,8 @@ impl Server {
     async fn follow_definition(&self, name: String) {
         for _ in 0..TRIES_MAX {
             let Some(live) = self.get(DEFINITIONS, "", &name) else { return };
-            let all = self.known_names().of(&self.store().list(DEFINITIONS, None).entries);
-            let Some(status) = crd::accept(&live, all.iter().map(|names| &**names), &self.now()) else {
+            let names = self.names_in_force();
+            let Some(status) = crd::accept(&live, names.iter().map(|n| &**n), &self.now()) else {
                 self.registry().set_custom(&name, crd::rows(&live));
                 break;
             };
@@ -61,12 +61,14 @@ impl Server {
         // Names that it held may now be free for others.
         let server = self.clone();
         tokio::spawn(async move {
-            for other in server.list(DEFINITIONS, None) {
-                if !other.is_condition_true("NamesAccepted") {
-                    server.definition_changed(&other).await;
-                }
+            for waiting in server.names_in_force().iter().filter(|n| !n.is_accepted) {
+                server.follow_definition(waiting.definition().to_string()).await;
             }
         });
+    }
+
+    fn names_in_force(&self) -> Vec<Arc<crd::Names>> {
+        self.inner.names.read(&self.store().list(DEFINITIONS, None).entries)
     }
 
     fn clean_up(&self, name: &str) {

@@ -31,7 +31,7 @@ use crate::audit::Auditor;
 use crate::auth::authz::{Authorization, Mode};
 use crate::auth::bootstrap::{self, BootstrapConfig};
 use crate::auth::tokens::KeyError;
-use crate::crd::KnownNames;
+use crate::crd::NamesInForce;
 use crate::discovery::Documents;
 use crate::flow::FlowControl;
 use crate::hooks::{Connector, ServiceAllocator, UsageSource};
@@ -99,8 +99,9 @@ pub struct Server {
 struct Inner {
     store: Store,
     registry: Registry,
+    /// Of the definitions that are stored.
+    names: NamesInForce,
     documents: Documents,
-    known_names: KnownNames,
     security: Security,
     plugins: Vec<Box<dyn Plugin>>,
     service_allocator: OnceLock<Arc<dyn ServiceAllocator>>,
@@ -131,8 +132,8 @@ impl Server {
             inner: Arc::new(Inner {
                 store,
                 registry: Registry::new(builtin_rows()),
+                names: NamesInForce::default(),
                 documents: Documents::default(),
-                known_names: KnownNames::default(),
                 security,
                 plugins,
                 service_allocator: OnceLock::new(),
@@ -249,10 +250,6 @@ impl Server {
 
     pub(crate) fn connector(&self) -> Option<&Arc<dyn Connector>> {
         self.inner.connector.get()
-    }
-
-    pub(crate) fn known_names(&self) -> &KnownNames {
-        &self.inner.known_names
     }
 
     pub(crate) fn documents(&self) -> &Documents {

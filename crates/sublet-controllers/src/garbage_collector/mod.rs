@@ -29,8 +29,10 @@ const API_SERVICES: Gvr = Gvr::new("apiregistration.k8s.io", "v1", "apiservices"
 
 /// Discovery may lag behind the object that announces a new resource.
 const DISCOVER_AGAIN: Duration = Duration::from_secs(3);
-/// Many definitions that come together are looked at together: what is served is a long document.
-const DISCOVER_PAUSE: Duration = Duration::from_secs(1);
+/// Discovery is followed by a pause that is so many times as long, and no longer than the other: a thousand definitions
+/// that come one after the other are not a thousand discoveries of all before them.
+const PAUSE_TIMES: u32 = 10;
+const PAUSE_MAX: Duration = Duration::from_secs(5);
 /// Until groups that could not be asked are asked again.
 const DISCOVERY_RETRY: Duration = Duration::from_secs(30);
 
@@ -67,6 +69,8 @@ impl Shared {
 struct Collector {
     shared: Arc<Shared>,
     monitors: tokio::sync::Mutex<Monitors>,
+    /// Until when discovery pauses; held for a move of a word.
+    pauses_until: Mutex<Option<Instant>>,
 }
 
 /// Queues the work that the graph found.
@@ -98,14 +102,13 @@ impl Reconciler for Collector {
 impl Collector {
     async fn discover(&self, ctx: &Ctx, key: &Key) -> Result<Outcome, ClientError> {
         let mut monitors = self.monitors.lock().await;
-        let soon = monitors.looked.map(|looked| looked + DISCOVER_PAUSE).filter(|at| *at > Instant::now());
-        if let Some(at) = soon {
-            ctx.queue().add_after(key.clone(), at - Instant::now());
-            return Ok(Outcome::Done);
+        let (begin, until) = (Instant::now(), *self.pauses_until.lock().expect("no holder panics"));
+        if let Some(until) = until.filter(|until| *until > begin) {
+            return Ok(Outcome::After(until - begin));
         }
-        monitors.looked = Some(Instant::now());
         let failures = monitors.update(ctx, &self.shared).await?;
-        drop(monitors);
+        let pause = (begin.elapsed() * PAUSE_TIMES).min(PAUSE_MAX);
+        *self.pauses_until.lock().expect("no holder panics") = Some(Instant::now() + pause);
         if *key == discover_key() {
             ctx.queue().add_after(discover_again_key(), DISCOVER_AGAIN);
         }

@@ -23,8 +23,6 @@ const METADATA: &str = "application/json;as=PartialObjectMetadata;g=meta.k8s.io;
 pub(super) struct Monitors {
     tasks: JoinSet<()>,
     running: HashMap<Gvr, Monitor>,
-    /// When it was last asked what is served.
-    pub(super) looked: Option<tokio::time::Instant>,
 }
 
 struct Monitor {
