@@ -66,7 +66,7 @@ pub fn is_stored_form(resource: &Resource, entry: &Entry) -> bool {
 /// Whether the entry is as a write would store it now: in the version that is stored, with all defaults. One that is not is
 /// written anew even by a write that changes nothing.
 pub fn is_current(resource: &Resource, entry: &Entry) -> bool {
-    !resource.custom.as_ref().is_some_and(|c| entry.revision <= c.complete_after) && is_of_version(entry, &storage_api_version(resource))
+    resource.custom.as_ref().is_none_or(|c| entry.revision > c.complete_after) && is_of_version(entry, &storage_api_version(resource))
 }
 
 /// Entries begin with `{"apiVersion":"...`: see store/entry.rs.
