@@ -25,7 +25,8 @@ NO_ANSWER = 0
 class Server:
     """Requests to the server of a kubeconfig, one connection per thread."""
 
-    def __init__(self, kubeconfig):
+    def __init__(self, kubeconfig, token=None):
+        """With `token` this is who asks, whatever the kubeconfig says: what a server knows of its user must not differ."""
         kubectl = shutil.which("kubectl") or os.path.join(BIN, "kubectl")
         command = [kubectl, "--kubeconfig", kubeconfig, "config", "view", "--raw", "--flatten", "--minify", "-o", "json"]
         config = json.loads(subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, check=True).stdout)
@@ -34,9 +35,9 @@ class Server:
         authority = base64.b64decode(cluster["certificate-authority-data"]).decode()
         self.tls = ssl.create_default_context(cadata=authority)
         self.headers = {"Content-Type": "application/json", "Accept": "application/json", "User-Agent": AGENT}
-        if "token" in user:
-            self.headers["Authorization"] = "Bearer " + user["token"]
-        if "client-certificate-data" in user:
+        if token or "token" in user:
+            self.headers["Authorization"] = "Bearer " + (token or user["token"])
+        if not token and "client-certificate-data" in user:
             with tempfile.NamedTemporaryFile(suffix=".pem") as pem:
                 pem.write(base64.b64decode(user["client-certificate-data"]) + b"\n" + base64.b64decode(user["client-key-data"]))
                 pem.flush()
@@ -143,7 +144,7 @@ def wait(file, process):
     deadline = time.monotonic() + 90
     while time.monotonic() < deadline and process.poll() is None:
         try:
-            server = Server(file)
+            server = Server(file, TOKENS.split(",")[0])
             if server.send("GET", "/readyz")[0] == 200:
                 return server
         except (OSError, subprocess.CalledProcessError):

@@ -10,6 +10,7 @@
 mod api;
 mod bootstrap;
 mod cli;
+mod controllers;
 mod durability;
 mod harness;
 mod in_cluster;

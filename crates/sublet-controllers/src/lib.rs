@@ -29,6 +29,7 @@ mod root_ca;
 mod secret_tokens;
 mod service_account;
 mod statefulset;
+mod storage_migration;
 mod trust_bundle;
 mod ttl_after_finished;
 mod volume;
@@ -108,6 +109,7 @@ const ALL: &[(&str, Make)] = &[
     }),
     ("legacy-serviceaccount-token-cleaner", |_| secret_tokens::cleaner()),
     ("resourceclaim", |_| resource_claims::controller()),
+    ("storage-version-migrator", |_| storage_migration::controller()),
 ];
 
 /// The name of every controller, for [`ControllersConfig::without`].

@@ -2,6 +2,7 @@
 
 pub mod certificates;
 pub mod client;
+pub mod https;
 pub mod mask;
 pub mod server;
 pub mod transcript;

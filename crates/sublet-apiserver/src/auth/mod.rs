@@ -11,6 +11,7 @@ pub mod authz;
 pub mod bootstrap;
 pub mod jwt;
 pub mod reviews;
+mod selectors;
 #[cfg(test)]
 pub(crate) mod testing;
 pub mod tls;

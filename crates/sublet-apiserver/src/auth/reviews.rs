@@ -1,6 +1,7 @@
 //! Answers to questions about users and rights: the review kinds of `authentication.k8s.io` and
 //! `authorization.k8s.io`. They are created, answered and forgotten.
 
+use super::selectors;
 use crate::admission::UserInfo;
 use crate::auth::authn::Authenticator;
 use crate::auth::authz::{Authorization, Authorizer, AuthzAttributes, Decision};
@@ -107,6 +108,10 @@ impl Reviews {
         if !reason.is_empty() {
             status["reason"] = json!(reason);
         }
+        let ignored = selectors::ignored(&body["spec"]["resourceAttributes"]);
+        if !ignored.is_empty() {
+            status["evaluationError"] = json!(ignored.join("; "));
+        }
         body["status"] = status;
         body
     }
@@ -194,23 +199,8 @@ fn access_errors(spec: &Value) -> Vec<FieldError> {
         let detail = "exactly one of nonResourceAttributes or resourceAttributes must be specified";
         errors.push(FieldError::invalid(&FieldPath::new("spec"), shown_non_resource(spec), detail));
     }
-    for selector in ["fieldSelector", "labelSelector"] {
-        errors.extend(selector_error(&resource[selector], &FieldPath::new(format!("spec.resourceAttributes.{selector}"))));
-    }
+    errors.extend(selectors::errors(resource));
     errors
-}
-
-fn selector_error(selector: &Value, path: &FieldPath) -> Option<FieldError> {
-    selector.as_object()?;
-    let raw = selector["rawSelector"].as_str().unwrap_or_default();
-    match (raw.is_empty(), selector.array_at("/requirements").is_empty()) {
-        (false, false) => Some(FieldError::invalid(&path.child("rawSelector"), raw, "may not specified at the same time as requirements")),
-        (true, true) => {
-            let detail = format!("when {path} is specified, requirements or rawSelector is required");
-            Some(FieldError::required(&path.child("requirements"), detail))
-        }
-        _ => None,
-    }
 }
 
 fn subject_error(spec: &Value) -> Option<FieldError> {

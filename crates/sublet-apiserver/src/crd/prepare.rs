@@ -129,6 +129,9 @@ const SCHEMA_KEYS: [&str; 44] = [
 /// Texts that say something even when they are empty.
 const POINTERS: [&str; 3] = ["$ref", "x-kubernetes-list-type", "x-kubernetes-map-type"];
 
+/// Maps that say nothing when they are empty; to have `dependencies` is wrong in any case.
+const MAPS: [&str; 3] = ["definitions", "patternProperties", "properties"];
+
 /// Drops what Go's type of a schema does not have, and what it leaves out when it is empty. Schemas
 /// below `items` and `additionalProperties` are read by code of their own, so no strict reader sees them.
 fn clean_schema(schema: &mut Value) {
@@ -139,6 +142,7 @@ fn clean_schema(schema: &mut Value) {
             Value::String(text) => text.is_empty() && !POINTERS.contains(&key.as_str()),
             Value::Bool(flag) => !*flag && !matches!(key.as_str(), "additionalProperties" | "x-kubernetes-preserve-unknown-fields"),
             Value::Array(items) => items.is_empty(),
+            Value::Object(map) => map.is_empty() && MAPS.contains(&key.as_str()),
             _ => false,
         };
         SCHEMA_KEYS.contains(&key.as_str()) && (!is_empty || key == "default" && !value.is_null())

@@ -55,7 +55,11 @@ impl Builtin {
                     if vanishing.iter().any(|field| field == key) {
                         return !is_zero(value);
                     }
-                    !is_nothing(schema.property(key), value)
+                    // To have this one is an error, whatever it holds.
+                    let is_forbidden =
+                        key == "dependencies" && schema.type_name.as_deref().is_some_and(|n| n.ends_with(".JSONSchemaProps"));
+                    is_forbidden
+                        || !is_nothing(schema.property(key), value)
                         || !stored && zeros.iter().any(|(always, zero)| always == key && zero.is_null())
                 });
                 for (field, zero) in zeros {

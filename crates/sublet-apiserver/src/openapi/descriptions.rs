@@ -1,6 +1,7 @@
 //! Descriptions of types and fields, kept compressed until a document is made.
 
 use flate2::read::ZlibDecoder;
+use std::borrow::Cow;
 use std::collections::HashMap;
 use std::io::Read;
 
@@ -55,14 +56,18 @@ impl Descriptions {
         })
     }
 
-    pub(super) fn of_field(&self, type_name: &str, field: &str) -> Option<&str> {
-        self.own(type_name, field).or_else(|| match field {
-            "apiVersion" | "kind" => Some(self.shared(field)),
-            "object" if type_name.ends_with(".WatchEvent") => Some("The object after the change, or before its deletion."),
-            "items" if type_name.ends_with("List") => Some("The objects of the list."),
-            "metadata" if type_name.ends_with("List") => Some(self.shared("list metadata")),
+    pub(super) fn of_field(&self, type_name: &str, field: &str) -> Option<Cow<'_, str>> {
+        if let Some(own) = self.own(type_name, field) {
+            return Some(own.into());
+        }
+        let kind_of_items = type_name.rsplit('.').next().and_then(|kind| kind.strip_suffix("List")).filter(|kind| !kind.is_empty());
+        match (field, kind_of_items) {
+            ("apiVersion" | "kind", _) => Some(self.shared(field).into()),
+            ("object", _) if type_name.ends_with(".WatchEvent") => Some("The object after the change, or before its deletion.".into()),
+            ("items", Some(kind)) => Some(format!("List of {}.", plural(kind)).into()),
+            ("metadata", Some(_)) => Some(self.shared("list metadata").into()),
             _ => None,
-        })
+        }
     }
 
     /// What `apiVersion`, `kind`, `metadata` and `list metadata` are, the same for every type. The source leaves them
@@ -79,6 +84,17 @@ impl Descriptions {
 
     fn own(&self, type_name: &str, field: &str) -> Option<&str> {
         self.types.get(type_name)?.fields.get(field).map(String::as_str).filter(|d| !d.is_empty())
+    }
+}
+
+/// Several of a kind, as the names of resources are made: `services`, `ingresses`, `networkpolicies`.
+fn plural(kind: &str) -> String {
+    let kind = kind.to_ascii_lowercase();
+    match kind.strip_suffix('y') {
+        Some(stem) if !stem.ends_with(['a', 'e', 'o']) => format!("{stem}ies"),
+        _ if kind == "endpoints" => kind,
+        _ if kind.ends_with(['s', 'x']) => format!("{kind}es"),
+        _ => format!("{kind}s"),
     }
 }
 
@@ -117,12 +133,19 @@ mod tests {
     fn descriptions_are_found_by_type_and_field() {
         let parsed = Descriptions::parse("=a.Pod\tA pod\\nis\\\\was.\nspec\tWanted.\n=a.Empty\t\n");
         assert_eq!(parsed.of_type("a.Pod").as_deref(), Some("A pod\nis\\was."));
-        assert_eq!(parsed.of_field("a.Pod", "spec"), Some("Wanted."));
+        assert_eq!(parsed.of_field("a.Pod", "spec").as_deref(), Some("Wanted."));
         assert_eq!(parsed.of_field("a.Pod", "nope"), None);
         assert!(parsed.shared("apiVersion").starts_with("APIVersion defines"));
         assert_eq!(parsed.of_type("a.Empty"), None);
         assert_eq!(parsed.of_type("a.PodList").as_deref(), Some("PodList is a list of Pod"));
-        assert_eq!(parsed.of_field("a.PodList", "items"), Some("The objects of the list."));
+        for (list, items) in [
+            ("a.ServiceList", "List of services."),
+            ("a.IngressList", "List of ingresses."),
+            ("a.EndpointsList", "List of endpoints."),
+            ("a.NetworkPolicyList", "List of networkpolicies."),
+        ] {
+            assert_eq!(parsed.of_field(list, "items").as_deref(), Some(items));
+        }
     }
 
     #[test]

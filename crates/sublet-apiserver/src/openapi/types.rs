@@ -66,7 +66,7 @@ impl Types {
     fn field(&self, of: &str, package: &str, field: &str, line: &Line<'_>, version: Version) -> Value {
         let mut schema = shaped(package, line.shape, version);
         attributes(&mut schema, line);
-        let description = self.descriptions.of_field(of, field).unwrap_or_default().to_string() + &enum_text(line);
+        let description = self.descriptions.of_field(of, field).unwrap_or_default().into_owned() + &enum_text(line);
         if !description.is_empty() {
             schema.insert("description".into(), description.into());
         }

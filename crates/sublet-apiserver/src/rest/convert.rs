@@ -60,9 +60,18 @@ pub fn is_stored_form(resource: &Resource, entry: &Entry) -> bool {
     if resource.custom.as_ref().is_some_and(|c| entry.revision <= c.complete_after) {
         return false;
     }
-    // Entries begin with {"apiVersion":"...": see store/entry.rs.
+    is_of_version(entry, &resource.api_version())
+}
+
+/// Whether the entry is as a write would store it now: in the version that is stored, with all defaults. One that is not is
+/// written anew even by a write that changes nothing.
+pub fn is_current(resource: &Resource, entry: &Entry) -> bool {
+    resource.custom.as_ref().is_none_or(|c| entry.revision > c.complete_after) && is_of_version(entry, &storage_api_version(resource))
+}
+
+/// Entries begin with `{"apiVersion":"...`: see store/entry.rs.
+fn is_of_version(entry: &Entry, version: &str) -> bool {
     let rest = entry.json.strip_prefix(b"{\"apiVersion\":\"".as_slice());
-    let version = resource.api_version();
     rest.is_some_and(|r| r.starts_with(version.as_bytes()) && r.get(version.len()) == Some(&b'"'))
 }
 

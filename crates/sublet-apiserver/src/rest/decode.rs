@@ -223,6 +223,7 @@ fn read(request: &ResourceRequest<'_>, text: &[u8], strict: Vec<String>, validat
         }
         problems.extend(decoded.strict);
         check_type(resource, &mut value).map_err(Unreadable::Other)?;
+        (resource.strategy.readable)(&value).map_err(Unreadable::Unfit)?;
     } else {
         let mut decoded = structural::decode(text).map_err(syntax)?;
         check_type(resource, &mut decoded.value).map_err(Unreadable::Other)?;

@@ -1,7 +1,7 @@
 //! Create and update: the one order of steps for every kind.
 
 use super::ResourceRequest;
-use super::convert::{storage_resource, to_storage};
+use super::convert::{is_current, storage_resource, to_storage};
 use super::selection::fields_of;
 use super::{decode, metadata, options};
 use crate::admission::{Attributes, Operation};
@@ -364,7 +364,7 @@ impl Server {
         admitted?;
         let mut new = attributes.object.take().expect("validation keeps the object");
         apply::keep_times(&mut new, &old);
-        if is_same(&new, &old) {
+        if is_same(&new, &old) && is_current(resource, entry) {
             return Ok(Some(if dry_run { Written::Value(new) } else { Written::Entry(entry.clone()) }));
         }
         if allocation.is_none() {

@@ -8,12 +8,12 @@ use super::security::ISSUER;
 use crate::admission::UserInfo;
 use crate::audit::{AUDIT_ID, AuditConfig, Auditor, Record, audit_id};
 use crate::auth::authn::impersonation::impersonate;
-use crate::auth::authn::{Certified, bearer, unauthorized};
+use crate::auth::authn::{Authenticated, Certified, Remark, bearer, unauthorized};
 use crate::auth::authz::{Authorizer as _, Decision, has_group};
 use crate::auth::jwt::AuthenticationConfiguration;
 use crate::auth::{MASTERS, UNAUTHENTICATED};
 use crate::flow::{Classified, LEVEL_UID, SCHEMA_UID, Seat};
-use crate::http::{HttpResponse, Query, RequestInfo};
+use crate::http::{HttpResponse, Query, RequestInfo, respond};
 use http::request::Parts;
 use http::{HeaderName, HeaderValue};
 use jiff::Timestamp;
@@ -31,6 +31,8 @@ pub(super) struct Trail {
     /// It was refused before anybody knew who sent it.
     refused: bool,
     classified: Option<Classified>,
+    /// What the client is told about its credential.
+    warning: Option<&'static str>,
 }
 
 impl Trail {
@@ -57,6 +59,9 @@ impl Trail {
             Some(record) => record.answered(response, long_running).await,
             None => {}
         }
+        if let Some(warning) = self.warning {
+            respond::add_warnings(response, &[warning.to_string()]);
+        }
         let headers = response.headers_mut();
         if let Some(id) = self.id {
             headers.entry(AUDIT_ID).or_insert(id);
@@ -81,7 +86,15 @@ impl Server {
     pub(super) fn trail(&self, parts: &Parts) -> Trail {
         let auditor = self.auditor();
         let named = auditor.is_some() || parts.extensions.get::<InProcess>().is_none();
-        Trail { id: named.then(|| audit_id(parts)), received: self.clock_now(), auditor, record: None, refused: false, classified: None }
+        Trail {
+            id: named.then(|| audit_id(parts)),
+            received: self.clock_now(),
+            auditor,
+            record: None,
+            refused: false,
+            classified: None,
+            warning: None,
+        }
     }
 
     /// From now on requests are audited this way, or not at all.
@@ -104,8 +117,12 @@ impl Server {
             Ok(()) => self.authenticate(parts, info).await,
             Err(error) => Err(error),
         };
-        trail.begin(parts, user.as_ref().ok(), info);
-        let user = user?;
+        trail.begin(parts, user.as_ref().ok().map(|known| &known.user), info);
+        let Authenticated { user, remark, .. } = user?;
+        if let Some(Remark { annotation: (key, value), warning }) = remark {
+            trail.annotate(key, &value);
+            trail.warning = warning;
+        }
         if let Some(record) = &trail.record {
             record.received().await;
         }
@@ -126,16 +143,17 @@ impl Server {
         self.security().jwt.replace(config, &[ISSUER.to_string()])
     }
 
-    async fn authenticate(&self, parts: &Parts, info: &RequestInfo) -> Result<UserInfo, ApiError> {
+    async fn authenticate(&self, parts: &Parts, info: &RequestInfo) -> Result<Authenticated, ApiError> {
         if let Some(InProcess(user)) = parts.extensions.get::<InProcess>() {
-            return Ok(UserInfo::clone(user));
+            return Ok(Authenticated::new(UserInfo::clone(user)));
         }
         if let Some(token) = bearer::token(&parts.headers) {
             self.prepare_token(&token).await;
         }
         let user = self.who_sent(parts);
+        let is_unknown = |known: &Authenticated| has_group(&known.user, UNAUTHENTICATED);
         let result = match &user {
-            Ok(user) if has_group(user, UNAUTHENTICATED) => None,
+            Ok(known) if is_unknown(known) => None,
             Ok(_) => Some(Authentication::Success),
             Err(_) if bearer::token(&parts.headers).is_none() => Some(Authentication::Failure),
             Err(_) => Some(Authentication::Error),
@@ -144,7 +162,7 @@ impl Server {
             self.metrics().authenticated(result);
         }
         let user = user?;
-        if has_group(&user, UNAUTHENTICATED) && !self.security().jwt.allows_anonymous(&info.path) {
+        if is_unknown(&user) && !self.security().jwt.allows_anonymous(&info.path) {
             return Err(unauthorized());
         }
         Ok(user)
@@ -155,7 +173,7 @@ impl Server {
         self.security().jwt.prepare(token, self.store(), self.outgoing()).await;
     }
 
-    fn who_sent(&self, parts: &Parts) -> Result<UserInfo, ApiError> {
+    fn who_sent(&self, parts: &Parts) -> Result<Authenticated, ApiError> {
         let now = self.clock_now();
         let certified = match parts.extensions.get::<Peer>() {
             None => Certified::Nobody,

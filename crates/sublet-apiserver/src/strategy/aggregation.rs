@@ -5,7 +5,7 @@ use super::field::{Errors, Field};
 use super::status::{empty_status, keep_spec};
 use super::{NameRule, Strategy, keep_status};
 use serde_json::{Value, json};
-use sublet_machinery::{FieldError, FieldPath, ObjectExt, names};
+use sublet_machinery::{FieldError, names};
 
 pub(super) const API_SERVICE: Strategy = Strategy {
     default: |object| {
@@ -48,10 +48,10 @@ fn validate(api: &Value) -> Vec<FieldError> {
     let (bundle, insecure) = (spec.at("caBundle"), spec.at("insecureSkipTLSVerify"));
     Errors::of(|errors| {
         let expected = format!("{}.{}", version.text(), group.text());
-        if api.name() != expected && names::path_segment(api.name()).is_empty() {
-            let detail = format!("must be `spec.version+\".\"+spec.group`: {expected:?}");
-            errors.add(FieldError::invalid(&FieldPath::new("metadata.name"), api.name(), detail));
-        }
+        errors.own_name(api, |name| {
+            let is_right = name == expected || !names::path_segment(name).is_empty();
+            if is_right { Vec::new() } else { vec![format!("must be `spec.version+\".\"+spec.group`: {expected:?}")] }
+        });
         if group.is_zero() && version.text() != "v1" {
             errors.add(group.required("only v1 may have an empty group and it better be legacy kube"));
         }

@@ -100,6 +100,11 @@ impl<'a> Field<'a> {
         FieldError::invalid(&self.path, value, detail)
     }
 
+    /// The error of a rule that does not know the value: it tells `null`, whatever the field holds.
+    pub fn invalid_unshown(&self, detail: &str) -> FieldError {
+        FieldError::new(FieldErrorKind::Invalid, &self.path, None, format!("null: {detail}"))
+    }
+
     pub fn forbidden(&self, detail: impl Into<String>) -> FieldError {
         FieldError::forbidden(&self.path, detail)
     }
@@ -255,7 +260,17 @@ impl Errors {
         self.immutable(field, old);
         if self.0.len() > before {
             self.0.truncate(before);
-            self.add(field.invalid_as(Value::Null, IMMUTABLE));
+            self.add(field.invalid_unshown(IMMUTABLE));
+        }
+    }
+
+    /// A rule for names that is the kind's own. What names begin with is judged by it as well.
+    pub fn own_name(&mut self, object: &Value, rule: impl Fn(&str) -> Vec<String>) {
+        for key in ["generateName", "name"] {
+            let field = Field::root(object).at("metadata").at(key);
+            if !field.is_zero() {
+                self.extend(rule(field.text()).into_iter().map(|message| field.invalid(message)));
+            }
         }
     }
 

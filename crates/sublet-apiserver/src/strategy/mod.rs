@@ -64,6 +64,8 @@ pub struct Strategy {
     /// `(new, old)`; `validate` of the new object has run as well.
     pub validate_update: fn(&Value, &Value) -> Vec<FieldError>,
     pub validate_status_update: fn(&Value, &Value) -> Vec<FieldError>,
+    /// What upstream fails over while it reads an object of right types.
+    pub readable: fn(&Value) -> Result<(), String>,
     /// Texts for the Warning header, on create and update.
     pub warnings: fn(&Value) -> Vec<String>,
     /// `(new, old)`: the texts for an update, where they are not those for a create.
@@ -114,6 +116,7 @@ impl Strategy {
         validate_create: |_| Vec::new(),
         validate_update: |_, _| Vec::new(),
         validate_status_update: |_, _| Vec::new(),
+        readable: |_| Ok(()),
         warnings: |_| Vec::new(),
         warnings_update: None,
         fields: |_| Vec::new(),

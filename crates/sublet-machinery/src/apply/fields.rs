@@ -40,6 +40,19 @@ pub(super) fn collect(value: &Value, of: Type<'_>) -> (bool, FieldSet) {
     (false, below)
 }
 
+/// Whether every element of the lists that are merged can be told by its keys.
+pub(super) fn has_steps(value: &Value, of: Type<'_>) -> bool {
+    match (of.shape(Some(value)), value) {
+        (Shape::Map, Value::Object(map)) if !of.is_atomic_map() => {
+            map.iter().all(|(key, value)| of.field(key).is_none_or(|field| has_steps(value, field)))
+        }
+        (Shape::List, Value::Array(items)) if of.elements() != Elements::Atomic => {
+            items.iter().all(|item| of.step(item).is_ok() && has_steps(item, of.item()))
+        }
+        _ => true,
+    }
+}
+
 /// Adds the declared maps and lists on the way to a field: they are there because of it.
 pub(super) fn with_named_parents(set: &FieldSet, of: Option<Type<'_>>) -> FieldSet {
     let mut out = FieldSet::new();

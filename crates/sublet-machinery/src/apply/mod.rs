@@ -238,6 +238,11 @@ pub fn track(base: Base<'_>, new: &mut Value, schema: SchemaNode<'_>, writer: &W
     if managers.0.is_empty() && exists {
         return;
     }
+    // Nobody can say who owns what has no name: then nothing is recorded, and what was said before stays.
+    if !fields::has_steps(new, Type::of(schema)) {
+        let told = before["metadata"].get("managedFields").filter(|_| exists).cloned();
+        return set_managed_fields(new, told);
+    }
     record(&mut managers, before, new, Type::of(schema), writer, writer.manager);
     set_managed_fields(new, managers.encode());
 }

@@ -174,6 +174,15 @@ fn clients_can_clear_the_entries_but_not_forget_them() {
 }
 
 #[test]
+fn of_elements_without_a_name_nobody_is_the_owner() {
+    let spec = json!({"items": [{"name": "a"}, {"image": "x"}]});
+    assert_eq!(update(None, config(spec.clone()), "kubectl")["metadata"].get("managedFields"), None);
+    let before = json!([entry("kubectl", "Update", "T1", json!({"f:spec": {"f:replicas": {}}}))]);
+    let updated = update(Some(&live(json!({"replicas": 1}), before.clone())), live(spec, before.clone()), "other");
+    assert_eq!(updated["metadata"]["managedFields"], before);
+}
+
+#[test]
 fn old_updaters_share_an_entry() {
     let mut object = update(None, live(json!({"replicas": 0}), Value::Null), "m");
     for i in 1..30 {

@@ -40,6 +40,10 @@ const ATOMIC_ITEMS: [&str; 2] = ["io.k8s.api.batch.v1.JobCondition", "io.k8s.api
 
 const RAW_EXTENSION: &str = "io.k8s.apimachinery.pkg.runtime.RawExtension";
 
+/// A type whose name is empty when it is missing.
+const NAMED_BY_NOTHING: &str = "io.k8s.api.core.v1.LocalObjectReference";
+static NO_NAME: Value = Value::String(String::new());
+
 impl<'a> Type<'a> {
     pub(super) fn of(node: SchemaNode<'a>) -> Self {
         Self::nested(node, false)
@@ -204,6 +208,10 @@ impl<'a> Type<'a> {
     }
 
     fn key_default(self, key: &str) -> Option<&'a Value> {
+        // Zero values are not among the defaults of a schema, because nothing is filled in by them.
+        if self.item().type_name() == Some(NAMED_BY_NOTHING) {
+            return Some(&NO_NAME);
+        }
         match self {
             Self::Schema(node, _) => node.items()?.property(key)?.get().default.as_ref(),
             _ => None,

@@ -5,7 +5,7 @@ mod object;
 mod parse;
 
 pub use field::{FieldSelector, FieldTerm};
-pub use object::{LabelSelectorOptions, validate_label_selector, validate_labels};
+pub use object::{LabelSelectorOptions, validate_label_requirement, validate_label_selector, validate_labels};
 
 use crate::error::{FieldError, FieldPath};
 use crate::names;

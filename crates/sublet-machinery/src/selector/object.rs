@@ -42,7 +42,7 @@ pub fn validate_label_selector(selector: &Value, options: LabelSelectorOptions, 
         errors.extend(validate_labels(labels, &path.child("matchLabels")));
     }
     for (i, expression) in expressions(selector).iter().enumerate() {
-        validate_expression(expression, options, &path.child("matchExpressions").index(i), &mut errors);
+        errors.extend(validate_label_requirement(expression, options, &path.child("matchExpressions").index(i)));
     }
     errors
 }
@@ -58,7 +58,9 @@ pub fn validate_labels(labels: &Map<String, Value>, path: &FieldPath) -> Vec<Fie
     errors
 }
 
-fn validate_expression(expression: &Value, options: LabelSelectorOptions, path: &FieldPath, errors: &mut Vec<FieldError>) {
+/// Checks one of `matchExpressions` at `path`.
+pub fn validate_label_requirement(expression: &Value, options: LabelSelectorOptions, path: &FieldPath) -> Vec<FieldError> {
+    let mut errors = Vec::new();
     let values = values(expression);
     let operator = expression["operator"].as_str().unwrap_or_default();
     let values_path = path.child("values");
@@ -75,14 +77,13 @@ fn validate_expression(expression: &Value, options: LabelSelectorOptions, path: 
     }
     let key = expression["key"].as_str().unwrap_or_default();
     errors.extend(names::qualified_name(key).into_iter().map(|e| FieldError::invalid(&path.child("key"), key, e)));
-    if options.allow_invalid_values {
-        return;
-    }
-    for (i, value) in values.iter().enumerate() {
+    let judged = if options.allow_invalid_values { &[] } else { values };
+    for (i, value) in judged.iter().enumerate() {
         let value = value.as_str().unwrap_or_default();
         let faults = names::label_value(value);
         errors.extend(faults.into_iter().map(|e| FieldError::invalid(&values_path.index(i), value, e)));
     }
+    errors
 }
 
 fn expressions(selector: &Value) -> &[Value] {

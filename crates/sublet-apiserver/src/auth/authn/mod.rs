@@ -19,6 +19,22 @@ use sublet_machinery::ApiError;
 pub struct Authenticated {
     pub user: UserInfo,
     pub audiences: Vec<String>,
+    pub remark: Option<Remark>,
+}
+
+impl Authenticated {
+    pub(crate) fn new(user: UserInfo) -> Self {
+        Self { user, audiences: Vec::new(), remark: None }
+    }
+}
+
+/// What there is to say about a credential that is good.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Remark {
+    /// For the audit log.
+    pub annotation: (&'static str, String),
+    /// For the client.
+    pub warning: Option<&'static str>,
 }
 
 /// What the client certificate of a connection says.
@@ -53,13 +69,13 @@ impl Authenticator {
     }
 
     /// A good certificate comes before a token, a token before a bad certificate.
-    pub fn authenticate(&self, certified: Certified<'_>, headers: &HeaderMap, now: Timestamp) -> Result<UserInfo, ApiError> {
+    pub fn authenticate(&self, certified: Certified<'_>, headers: &HeaderMap, now: Timestamp) -> Result<Authenticated, ApiError> {
         if let Certified::User(user) = certified {
-            return Ok(with_authenticated_group(user.clone()));
+            return Ok(Authenticated::new(with_authenticated_group(user.clone())));
         }
         if let Some(token) = bearer::token(headers) {
             return match self.token(&token, &self.audiences, now) {
-                Ok(authenticated) => Ok(authenticated.user),
+                Ok(authenticated) => Ok(authenticated),
                 Err(reason) => {
                     tracing::debug!(reason, "a bearer token was refused");
                     Err(unauthorized())
@@ -67,7 +83,7 @@ impl Authenticator {
             };
         }
         let refused = matches!(certified, Certified::Refused);
-        if self.anonymous && !refused { Ok(anonymous()) } else { Err(unauthorized()) }
+        if self.anonymous && !refused { Ok(Authenticated::new(anonymous())) } else { Err(unauthorized()) }
     }
 
     /// Whose the token is; the error is the text of a TokenReview.
@@ -129,7 +145,7 @@ mod tests {
 
     #[test]
     fn a_good_token_names_its_user() {
-        let user = authenticator(true).authenticate(Certified::Nobody, &headers(Some("bearer good")), Timestamp::UNIX_EPOCH).unwrap();
+        let user = authenticator(true).authenticate(Certified::Nobody, &headers(Some("bearer good")), Timestamp::UNIX_EPOCH).unwrap().user;
         assert_eq!(user.name, "alice");
         assert_eq!(user.groups, ["dev", "ops", "system:authenticated"]);
     }
@@ -145,13 +161,13 @@ mod tests {
         let check = |authorization| authenticator(true).authenticate(Certified::Refused, &headers(authorization), Timestamp::UNIX_EPOCH);
         assert_eq!(check(None).unwrap_err().code, 401);
         assert_eq!(check(Some("Bearer bad")).unwrap_err().code, 401);
-        assert_eq!(check(Some("Bearer good")).unwrap().name, "alice");
+        assert_eq!(check(Some("Bearer good")).unwrap().user.name, "alice");
     }
 
     #[test]
     fn nobody_is_anonymous_where_that_is_allowed() {
         for authorization in [None, Some("Basic xyz"), Some("Bearer "), Some("Bearer")] {
-            let user = authenticator(true).authenticate(Certified::Nobody, &headers(authorization), Timestamp::UNIX_EPOCH).unwrap();
+            let user = authenticator(true).authenticate(Certified::Nobody, &headers(authorization), Timestamp::UNIX_EPOCH).unwrap().user;
             assert_eq!((user.name.as_str(), user.groups.as_slice()), (ANONYMOUS, &[UNAUTHENTICATED.to_string()][..]));
             assert_eq!(
                 authenticator(false).authenticate(Certified::Nobody, &headers(authorization), Timestamp::UNIX_EPOCH).unwrap_err().code,

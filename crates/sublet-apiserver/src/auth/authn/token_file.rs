@@ -52,7 +52,7 @@ impl TokenAuthenticator for StaticTokens {
     fn authenticate_token(&self, token: &str, audiences: &[String], _now: Timestamp) -> Result<Option<Authenticated>, String> {
         let met: Vec<String> = audiences.iter().filter(|a| self.audiences.contains(a)).cloned().collect();
         let user = self.users.get(token).filter(|_| !met.is_empty());
-        Ok(user.map(|user| Authenticated { user: user.clone(), audiences: met }))
+        Ok(user.map(|user| Authenticated { user: user.clone(), audiences: met, remark: None }))
     }
 }
 

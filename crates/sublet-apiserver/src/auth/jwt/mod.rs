@@ -107,7 +107,7 @@ impl TokenAuthenticator for JwtAuthenticators {
         if met.is_empty() {
             return Ok(None);
         }
-        issuer.user(&token, now).map(|user| Some(Authenticated { user, audiences: met }))
+        issuer.user(&token, now).map(|user| Some(Authenticated { user, audiences: met, remark: None }))
     }
 }
 

@@ -11,9 +11,12 @@ const APPROVED: &str = "api-approved.kubernetes.io";
 pub(super) fn validate_name(crd: &Value) -> Vec<FieldError> {
     let expected = format!("{}.{}", text(&crd["spec"]["names"], "plural"), view::group(crd));
     let mut errors = Vec::new();
-    if crd.name() != expected && !crd.name().is_empty() {
-        let detail = r#"must be spec.names.plural+"."+spec.group"#;
-        errors.push(FieldError::invalid(&FieldPath::new("metadata.name"), crd.name(), detail));
+    for key in ["generateName", "name"] {
+        let name = text(&crd["metadata"], key);
+        if name != expected && !name.is_empty() {
+            let detail = r#"must be spec.names.plural+"."+spec.group"#;
+            errors.push(FieldError::invalid(&FieldPath::new("metadata").child(key), name, detail));
+        }
     }
     errors.extend(validate_approval(crd, None));
     errors

@@ -13,6 +13,7 @@ use sublet_machinery::{FieldError, ObjectExt};
 
 pub(crate) const DAEMON_SET: Strategy = Strategy {
     default,
+    readable,
     prepare_create,
     prepare_update,
     prepare_status_update: keep_spec,
@@ -59,6 +60,16 @@ fn prepare_update(new: &mut Value, old: &Value) {
     keep_status(new, old);
     let generation = template_generation(old) + i64::from(new["spec"]["template"] != old["spec"]["template"]);
     set_template_generation(new, generation);
+}
+
+/// To upstream the generation of the template is a number.
+fn readable(set: &Value) -> Result<(), String> {
+    use std::num::IntErrorKind::{NegOverflow, PosOverflow};
+    let Some(text) = set.annotation(TEMPLATE_GENERATION) else { return Ok(()) };
+    text.parse::<i64>().map(drop).map_err(|error| {
+        let why = if matches!(error.kind(), PosOverflow | NegOverflow) { "value out of range" } else { "invalid syntax" };
+        format!("strconv.ParseInt: parsing {text:?}: {why}")
+    })
 }
 
 fn template_generation(set: &Value) -> i64 {

@@ -45,8 +45,9 @@ fn default(set: &mut Value) {
     default_template(ensure(spec, "template"));
     for claim in items(spec, "volumeClaimTemplates") {
         ensure(claim, "metadata");
-        fill_zero(claim, "apiVersion", "v1");
-        fill_zero(claim, "kind", "PersistentVolumeClaim");
+        // Whatever a client says they are.
+        claim["apiVersion"] = json!("v1");
+        claim["kind"] = json!("PersistentVolumeClaim");
         default_claim(claim);
     }
     zero_counters(set, &["availableReplicas", "replicas"]);

@@ -2,7 +2,7 @@
 
 use super::super::apps::rules::read_selector;
 use super::super::edit::{ensure, fill, fill_zero, is_zero, items};
-use super::super::field::{Errors, Field};
+use super::super::field::{Errors, Field, IMMUTABLE};
 use super::super::pod::defaults::default_template;
 use super::super::pod::warnings;
 use super::super::status::{empty_status, keep_spec};
@@ -170,7 +170,11 @@ fn validate_update(new: &Value, old: &Value) -> Vec<FieldError> {
         errors.immutable(&spec.at("selector"), &before["selector"]);
         validate_template_update(&spec, old, errors);
         for key in ["completionMode", "podFailurePolicy", "backoffLimitPerIndex", "managedBy", "successPolicy"] {
-            errors.immutable(&spec.at(key), &before[key]);
+            let field = spec.at(key);
+            // These are pointers: zero is something.
+            if *field.value != before[key] {
+                errors.add(field.invalid(IMMUTABLE));
+            }
         }
     })
 }

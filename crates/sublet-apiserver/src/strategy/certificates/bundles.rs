@@ -5,7 +5,7 @@ use super::super::{NameRule, Strategy};
 use super::validate_signer_name;
 use serde_json::Value;
 use std::collections::BTreeMap;
-use sublet_machinery::{FieldError, FieldPath, ObjectExt, names};
+use sublet_machinery::names;
 use x509_parser::prelude::{FromDer, Pem, X509Certificate};
 
 pub(crate) const TRUST_BUNDLE: Strategy = Strategy {
@@ -30,21 +30,18 @@ const BUNDLE_BYTES_MAX: usize = 1024 * 1024;
 /// A bundle for a signer carries the signer's name in its own.
 fn validate(bundle: &Value, errors: &mut Errors) {
     let signer = Field::root(bundle).at("spec").at("signerName");
-    let (name, path) = (bundle.name(), FieldPath::new("metadata.name"));
-    let mut wrong = |texts: Vec<String>| errors.extend(texts.into_iter().map(|text| FieldError::invalid(&path, name, text)));
     if signer.is_zero() {
-        if name.contains(':') {
-            wrong(vec!["ClusterTrustBundle without signer name must not have \":\" in its name".into()]);
-        } else {
-            wrong(names::dns_subdomain(name));
-        }
+        errors.own_name(bundle, |name| match name.contains(':') {
+            true => vec!["ClusterTrustBundle without signer name must not have \":\" in its name".into()],
+            false => names::dns_subdomain(name),
+        });
         return;
     }
     let prefix = format!("{}:", signer.text().replace('/', ":"));
-    match name.strip_prefix(&prefix) {
-        Some(rest) => wrong(names::dns_subdomain(rest)),
-        None => wrong(vec![format!("ClusterTrustBundle for signerName {} must be named with prefix {prefix}", signer.text())]),
-    }
+    errors.own_name(bundle, |name| match name.strip_prefix(&prefix) {
+        Some(rest) => names::dns_subdomain(rest),
+        None => vec![format!("ClusterTrustBundle for signerName {} must be named with prefix {prefix}", signer.text())],
+    });
     validate_signer_name(&signer, errors);
 }
 

@@ -1,7 +1,7 @@
 //! Events of the core group and of `events.k8s.io`: one stored kind under two names.
 
 use super::super::edit::{fill, is_zero};
-use super::super::field::{Errors, Field};
+use super::super::field::{Errors, Field, IMMUTABLE};
 use super::super::{NameRule, Strategy};
 use serde_json::{Value, json};
 use sublet_machinery::{FieldError, FieldPath, ObjectExt};
@@ -189,7 +189,13 @@ fn validate_new_update(new: &Value, old: &Value) -> Vec<FieldError> {
             ("reportingController", "reportingController"),
             ("reportingInstance", "reportingInstance"),
         ] {
-            errors.immutable(&root.at_as(key, shown), &old[key]);
+            let field = root.at_as(key, shown);
+            let is_same = field.value == &old[key] || field.is_zero() && is_zero(&old[key]);
+            if !is_same {
+                // The path is that of the older form, so that nobody knows there what a missing text is.
+                let shown = if field.value.is_null() && old[key].is_string() { Value::from("") } else { field.value.clone() };
+                errors.add(field.invalid_as(shown, IMMUTABLE));
+            }
         }
     })
 }

@@ -116,9 +116,9 @@ fn validate_update(new: &Value, old: &Value) -> Vec<FieldError> {
         }
         let (provider, old_provider) = (spec.at("providerID"), before["providerID"].as_str().unwrap_or_default());
         if !old_provider.is_empty() && provider.is_zero() {
-            errors.add(provider.invalid_as(Value::Null, "field cannot be cleared once set"));
+            errors.add(provider.invalid_unshown("field cannot be cleared once set"));
         } else if !old_provider.is_empty() && provider.text() != old_provider {
-            errors.add(provider.invalid_as(Value::Null, "field cannot be modified once set"));
+            errors.add(provider.invalid_unshown("field cannot be modified once set"));
         }
         let external = spec.at("externalID");
         if external.text() != before["externalID"].as_str().unwrap_or_default() {

@@ -74,9 +74,10 @@ fn prepare_create(service: &mut Value) {
     drop_traffic_policy(spec);
 }
 
-/// A name somewhere else has no traffic.
+/// A name somewhere else has no traffic. A policy that nobody knows is for validation to refuse.
 fn drop_traffic_policy(spec: &mut Value) {
-    if spec["type"] == "ExternalName" {
+    let is_known = spec["internalTrafficPolicy"].as_str().is_some_and(|policy| service_rules::TRAFFIC_POLICIES.contains(&policy));
+    if spec["type"] == "ExternalName" && is_known {
         remove(spec, "internalTrafficPolicy");
     }
 }

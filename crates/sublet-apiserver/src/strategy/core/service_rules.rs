@@ -262,11 +262,12 @@ fn validate_balancer(spec: &Field<'_>, errors: &mut Errors) {
     }
 }
 
+pub(super) const TRAFFIC_POLICIES: [&str; 2] = ["Cluster", "Local"];
+
 fn validate_traffic(spec: &Field<'_>, errors: &mut Errors) {
-    const POLICIES: [&str; 2] = ["Cluster", "Local"];
     let (external, internal) = (spec.at("externalTrafficPolicy"), spec.at("internalTrafficPolicy"));
     if is_external(spec.value) {
-        errors.required_one_of(&external, &POLICIES);
+        errors.required_one_of(&external, &TRAFFIC_POLICIES);
     } else if !external.is_zero() {
         errors.add(external.invalid("may only be set for externally-accessible services"));
     }
@@ -282,7 +283,7 @@ fn validate_traffic(spec: &Field<'_>, errors: &mut Errors) {
     if !internal.is_set() && matches!(spec.at("type").text(), "NodePort" | "LoadBalancer" | "ClusterIP") {
         errors.add(internal.required(""));
     }
-    errors.one_of_if_set(&internal, &POLICIES);
+    errors.one_of_if_set(&internal, &TRAFFIC_POLICIES);
     errors.one_of_if_set(&spec.at("trafficDistribution"), &["PreferClose", "PreferSameZone", "PreferSameNode"]);
 }
 

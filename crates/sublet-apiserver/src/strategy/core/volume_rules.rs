@@ -26,9 +26,6 @@ pub(super) fn validate(volume: &Value) -> Vec<FieldError> {
             }
         }
         validate_sources(&spec, VolumeKind::Persistent { name: volume.name() }, errors);
-        if spec.at("local").is_set() && !affinity.is_set() {
-            errors.add(affinity.required("Local volume requires node affinity"));
-        }
         let policy = spec.at("persistentVolumeReclaimPolicy");
         let root_path = spec.at("hostPath").at("path").text().split('/').all(|part| part.is_empty() || part == ".");
         if spec.at("hostPath").is_set() && root_path && !spec.at("hostPath").at("path").is_zero() && policy.text() == "Recycle" {

@@ -1,6 +1,7 @@
 //! What is asked for: claims, templates of claims, and classes.
 
 use super::super::field::{Errors, Field};
+use super::super::pod::validate::validate_template_metadata;
 use super::rules::{is_too_long, validate_configuration, validate_full_name, validate_selectors, validate_set, validate_toleration};
 use serde_json::Value;
 use std::collections::BTreeMap;
@@ -49,8 +50,7 @@ fn validate_extended(name: &Field<'_>, errors: &mut Errors) {
 pub(super) fn validate_template(template: &Value) -> Vec<FieldError> {
     let spec = Field::root(template).at("spec");
     Errors::of(|errors| {
-        errors.labels(&spec.at("metadata").at("labels"));
-        errors.annotations(&spec.at("metadata").at("annotations"));
+        validate_template_metadata(&spec.at("metadata"), errors);
         validate_spec(&spec.at("spec"), errors);
     })
 }

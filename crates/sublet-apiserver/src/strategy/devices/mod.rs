@@ -57,7 +57,11 @@ pub(super) const RESOURCE_CLAIM_TEMPLATE: Strategy = Strategy {
         default_claim_devices(ensure(spec, "spec"));
     },
     validate_create: claim::validate_template,
-    validate_update: |new, old| Errors::of(|errors| errors.immutable(&Field::root(new).at("spec"), &old["spec"])),
+    validate_update: |new, old| {
+        let mut errors = claim::validate_template(new);
+        errors.extend(Errors::of(|errors| errors.immutable(&Field::root(new).at("spec"), &old["spec"])));
+        errors
+    },
     ..Strategy::PLAIN
 };
 

@@ -3,7 +3,7 @@
 use super::super::field::{Errors, Field, IMMUTABLE};
 use super::super::{NameRule, Strategy, keep_all_but_status, keep_status};
 use serde_json::Value;
-use sublet_machinery::{FieldError, FieldPath, ObjectExt, names};
+use sublet_machinery::{FieldError, FieldPath, names};
 
 /// Named by the address itself.
 pub(crate) const IP_ADDRESS: Strategy = Strategy {
@@ -28,10 +28,7 @@ pub(crate) const SERVICE_CIDR: Strategy = Strategy {
 fn validate_address(address: &Value) -> Vec<FieldError> {
     let parent = Field::root(address).at("spec").at("parentRef");
     Errors::of(|errors| {
-        let path = FieldPath::new("metadata.name");
-        for error in names::validate_ip(&path, address.name()) {
-            errors.add(FieldError::invalid(&path, address.name(), error.detail));
-        }
+        errors.own_name(address, |name| names::validate_ip(&FieldPath::root(), name).into_iter().map(|error| error.detail).collect());
         if !parent.is_set() {
             return errors.add(parent.required(""));
         }

@@ -108,7 +108,8 @@ fn validate_topologies(topologies: &Field<'_>, errors: &mut Errors) {
                 errors.add(key.duplicate());
             }
         }
-        if terms.contains(&read) {
+        // One that selects nothing is a repeat even when it is alone.
+        if read.is_empty() || terms.contains(&read) {
             errors.add(FieldError::duplicate(&expressions.path, ""));
         }
         terms.push(read);

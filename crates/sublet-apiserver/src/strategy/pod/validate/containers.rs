@@ -42,9 +42,11 @@ impl Context<'_, '_> {
         }
         for container in list.items() {
             self.validate_common(&container, errors);
-            let policy = container.at("restartPolicy");
-            if policy.is_set() || !container.at("restartPolicyRules").is_zero() {
+            let (policy, rules) = (container.at("restartPolicy"), container.at("restartPolicyRules"));
+            if policy.is_set() {
                 restart::validate_rules(&container, errors);
+            } else if !rules.is_zero() {
+                errors.add(policy.required(restart::POLICY_MISSING));
             }
             let name = container.at("name");
             if seen.has(name.text()) {

@@ -30,6 +30,7 @@ pub(crate) use sources::{VolumeKind, validate_driver_name, validate_driver_name_
 pub use status::validate_binding;
 pub(crate) use status::{is_dual_stack, validate_status_update};
 pub(crate) use update::{validate_ephemeral_update, validate_update};
+pub(crate) use volumes::validate_template_metadata;
 
 use super::super::field::{Errors, Field};
 use serde_json::Value;

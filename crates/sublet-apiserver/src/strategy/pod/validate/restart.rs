@@ -4,6 +4,7 @@ use super::super::super::field::{Errors, Field, Seen};
 use super::all_containers;
 use sublet_machinery::FieldError;
 
+pub(super) const POLICY_MISSING: &str = "must specify restartPolicy when restart rules are used";
 const RULES_MAX: usize = 20;
 const EXIT_CODES_MAX: usize = 255;
 
@@ -14,7 +15,7 @@ pub(super) fn validate_rules(container: &Field<'_>, errors: &mut Errors) {
     } else if rules.is_zero() {
         return;
     } else {
-        errors.add(policy.required("must specify restartPolicy when restart rules are used"));
+        errors.add(policy.required(POLICY_MISSING));
     }
     if rules.len() > RULES_MAX {
         errors.add(FieldError::too_many(&rules.path, rules.len(), RULES_MAX));

@@ -81,10 +81,11 @@ const SOURCES: &[Source] = &[
     row("photonPersistentDisk", |s, _, e| e.require_all(s, &["pdID"])),
     row("portworxVolume", |s, _, e| e.require_all(s, &["volumeID"])),
     row("azureDisk", |s, _, e| azure_disk(s, e)),
-    row("storageos", storage_os),
+    Source { persistent: false, ..row("storageos", storage_os) },
     pod_row("projected", |s, _, e| projected::validate(s, e)),
     row("scaleIO", |s, _, e| e.require_all(s, &["gateway", "system", "volumeName"])),
-    Source { pod: false, ..row("local", |s, _, e| local(s, e)) },
+    Source { pod: false, ..row("local", local) },
+    Source { pod: false, ..row("storageos", storage_os) },
     row("csi", csi),
     pod_row("ephemeral", |s, c, e| {
         if let VolumeKind::Pod { pod_name } = c.kind {
@@ -106,7 +107,8 @@ pub(crate) fn validate_sources(volume: &Field<'_>, kind: VolumeKind<'_>, errors:
         if !volume.at(source.key).is_set() {
             continue;
         }
-        if found {
+        // Upstream has no such rule for this one.
+        if found && !(persistent && source.key == "flexVolume") {
             errors.add(volume.at_as(source.key, source.second).forbidden("may not specify more than 1 volume type"));
         } else {
             (source.check)(&volume.at_as(source.key, source.inside), &context, errors);
@@ -132,9 +134,14 @@ fn host_path(source: &Field<'_>, errors: &mut Errors) {
     }
 }
 
-fn local(source: &Field<'_>, errors: &mut Errors) {
+/// A folder of a node: the volume says of which.
+fn local(source: &Field<'_>, context: &Context<'_, '_>, errors: &mut Errors) {
     if errors.require(&source.at("path")) {
         no_backsteps(&source.at("path"), errors);
+    }
+    let affinity = context.volume.at("nodeAffinity");
+    if !affinity.at("required").is_set() {
+        errors.add(affinity.required("Local volume requires node affinity"));
     }
 }
 

@@ -47,23 +47,28 @@ impl<'a> Volumes<'a> {
     }
 }
 
+/// The metadata of what is made from a template: labels and annotations.
+pub(crate) fn validate_template_metadata(metadata: &Field<'_>, errors: &mut Errors) {
+    errors.annotations(&metadata.at("annotations"));
+    errors.labels(&metadata.at("labels"));
+    for (key, _) in metadata.entries() {
+        // Upstream makes the name of the field from Go's.
+        let field = metadata.at_as(key, if key == "uid" { "uID" } else { key });
+        // The grace period is a pointer: zero is something.
+        let is_set = !field.is_zero() || key == "deletionGracePeriodSeconds" && field.is_set();
+        if !matches!(key, "annotations" | "labels") && is_set {
+            errors.add(field.forbidden("cannot be set"));
+        }
+    }
+}
+
 /// The template of a claim that lives as long as the pod.
 pub(super) fn validate_ephemeral(source: &Field<'_>, volume_name: &Field<'_>, pod_name: &str, errors: &mut Errors) {
     let template = source.at("volumeClaimTemplate");
     if !template.is_set() {
         errors.add(template.required(""));
     } else {
-        let metadata = template.at("metadata");
-        errors.annotations(&metadata.at("annotations"));
-        errors.labels(&metadata.at("labels"));
-        for (key, _) in metadata.entries() {
-            let field = metadata.at(key);
-            // The grace period is a pointer: zero is something.
-            let is_set = !field.is_zero() || key == "deletionGracePeriodSeconds" && field.is_set();
-            if !matches!(key, "annotations" | "labels") && is_set {
-                errors.add(field.forbidden("cannot be set"));
-            }
-        }
+        validate_template_metadata(&template.at("metadata"), errors);
         validate_claim_spec(&template.at("spec"), errors);
     }
     if !pod_name.is_empty() && !volume_name.is_zero() {
