@@ -59,8 +59,18 @@ impl Indexes {
 
     /// How many indexes are in both sets.
     pub(super) fn common(&self, other: &Self) -> i64 {
-        let overlap = |(a, b): &(i64, i64), (c, d): &(i64, i64)| (b.min(d) - a.max(c) + 1).max(0);
-        self.0.iter().map(|x| other.0.iter().map(|y| overlap(x, y)).sum::<i64>()).sum()
+        let (mut common, mut others) = (0, other.0.iter().peekable());
+        for (first, last) in &self.0 {
+            while let Some((c, d)) = others.peek() {
+                common += (last.min(d) - first.max(c) + 1).max(0);
+                // What reaches beyond this interval may meet the next one as well.
+                if d > last {
+                    break;
+                }
+                others.next();
+            }
+        }
+        common
     }
 
     /// The first `count` indexes below `completions` that are not in the set.

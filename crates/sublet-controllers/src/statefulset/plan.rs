@@ -4,6 +4,7 @@ use super::{claims, counts, identity};
 use crate::kit::{count_at, history, intstr, pods};
 use jiff::Timestamp;
 use serde_json::{Value, json};
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use sublet_machinery::ObjectExt;
 
@@ -36,6 +37,9 @@ pub(super) struct Observed<'a> {
     pub(super) collisions: i64,
     pub(super) pods: &'a [Arc<Value>],
 }
+
+/// Empty places that are filled in one go.
+const MISSING_MAX: i64 = 500;
 
 /// Finds a claim by name.
 type Claims<'a> = &'a dyn Fn(&str) -> Option<Arc<Value>>;
@@ -89,16 +93,22 @@ impl Observed<'_> {
     }
 
     /// The places of the line, and the pods beyond it from the last to the first.
+    ///
+    /// Of empty places only the first are told: a set may ask for two billion members, and a pod for each of them would
+    /// be the end of the process.
     fn line(&self) -> (Vec<Replica>, Vec<Arc<Value>>) {
-        let at = |ordinal: i64| self.pods.iter().find(|p| identity::ordinal(p) == Some(ordinal));
-        let replicas = (self.start()..self.start() + self.wanted()).map(|ordinal| match at(ordinal) {
-            Some(pod) => Replica::There(pod.clone()),
-            None => Replica::Missing(self.new_pod(ordinal)),
-        });
-        let mut condemned: Vec<(i64, &Arc<Value>)> =
-            self.pods.iter().filter_map(|p| Some((identity::ordinal(p)?, p))).filter(|(o, _)| !self.is_in_line(*o)).collect();
-        condemned.sort_by_key(|(ordinal, _)| std::cmp::Reverse(*ordinal));
-        (replicas.collect(), condemned.into_iter().map(|(_, p)| p.clone()).collect())
+        let by_ordinal: BTreeMap<i64, &Arc<Value>> = self.pods.iter().filter_map(|p| Some((identity::ordinal(p)?, p))).collect();
+        let (first, end) = (self.start(), self.start() + self.wanted());
+        let (mut replicas, mut next, mut room) = (Vec::new(), first, MISSING_MAX);
+        for (ordinal, pod) in by_ordinal.range(first..end).map(|(o, p)| (*o, Some(*p))).chain([(end, None)]) {
+            let gap = next..ordinal.min(next.saturating_add(room));
+            room -= (gap.end - gap.start).max(0);
+            replicas.extend(gap.map(|missing| Replica::Missing(self.new_pod(missing))));
+            replicas.extend(pod.map(|pod| Replica::There(pod.clone())));
+            next = ordinal + 1;
+        }
+        let condemned = by_ordinal.iter().rev().filter(|(ordinal, _)| !self.is_in_line(**ordinal));
+        (replicas, condemned.map(|(_, pod)| Arc::clone(pod)).collect())
     }
 
     /// A member below the partition is made at the current revision, the others at the new one.
@@ -239,14 +249,13 @@ impl Observed<'_> {
         }
         let max = intstr::scaled(self.set.pointer("/spec/updateStrategy/rollingUpdate/maxUnavailable"), self.wanted(), false);
         let max = max.unwrap_or(1).max(1);
-        let there: Vec<Option<&Arc<Value>>> = replicas.iter().map(|r| if let Replica::There(p) = r { Some(p) } else { None }).collect();
+        let there: Vec<&Arc<Value>> = replicas.iter().filter_map(|r| if let Replica::There(p) = r { Some(p) } else { None }).collect();
         let is_old = |pod: &Value| pod.label(history::POD_LABEL) != Some(self.update.name()) && !pod.is_deleting();
         let is_doomed = |pod: &Value, acts: &[Act]| acts.iter().any(|a| matches!(a, Act::DeletePod(p) if p.uid() == pod.uid()));
-        let is_bad = |pod: Option<&Arc<Value>>| pod.is_none_or(|p| self.is_unavailable(p, now));
-        let unavailable = there.iter().filter(|p| is_bad(**p)).count() as i64;
-        let mut budget = max - unavailable;
-        let targets: Vec<&Arc<Value>> =
-            there.iter().skip(usize::try_from(self.partition()).unwrap_or(0)).rev().filter_map(|p| *p).collect();
+        let available = there.iter().filter(|p| !self.is_unavailable(p, now)).count() as i64;
+        let mut budget = max - (self.wanted() - available);
+        let first = self.start() + self.partition();
+        let targets: Vec<&Arc<Value>> = there.into_iter().rev().filter(|p| identity::ordinal(p).is_some_and(|o| o >= first)).collect();
         if !self.is_ordered() {
             // What is unavailable anyway costs nothing.
             for pod in targets.iter().filter(|p| is_old(p) && !pods::is_available(p, self.min_ready(), now)) {

@@ -143,3 +143,13 @@ fn the_status_completes_when_every_member_is_new_and_ready() {
     let whole = status(&[pod(0, "new", "ready"), pod(1, "new", "ready")]);
     assert_eq!((whole["currentRevision"].as_str(), whole["currentReplicas"].as_i64()), (Some("new"), Some(2)));
 }
+
+/// A set of two billion members was two billion pods in memory before the first of them was made.
+#[test]
+fn of_a_line_without_end_only_the_next_places_are_filled() {
+    let made =
+        acts(&set(i64::from(i32::MAX), "Parallel"), &[pod(0, "new", "ready"), pod(2, "new", "ready"), pod(1_000_000, "new", "ready")]);
+    assert_eq!(made.len(), 500);
+    assert_eq!((made[0].as_str(), made[1].as_str(), made[499].as_str()), ("+s-1", "+s-3", "+s-501"));
+    check(&set(i64::from(i32::MAX), "OrderedReady"), &[(0, "new", "ready")], &["+s-1"]);
+}
