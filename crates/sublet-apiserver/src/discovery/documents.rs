@@ -89,7 +89,7 @@ impl Documents {
         Some(document)
     }
 
-    /// The ETag alone: without making the document when it is that of built-in resources.
+    /// The ETag alone: without making the document when it is about one group.
     pub fn etag(&self, id: &DocumentId, snapshot: &Snapshot) -> Option<Arc<str>> {
         if !exists(id, snapshot) {
             return None;
@@ -120,7 +120,7 @@ impl Documents {
             if known.generation == snapshot.generation { known.etags.get(id).cloned() } else { None }
         };
         known.or_else(|| {
-            let etag = builtin_etag(id, snapshot)?;
+            let etag = etag_of_rows(id, snapshot)?;
             self.remember(id, snapshot, &etag);
             Some(etag)
         })
@@ -181,23 +181,27 @@ impl<W: Write> Write for Hashing<W> {
     }
 }
 
-/// The ETag of a document that is about built-in resources alone: from what it is made of, without making it.
-fn builtin_etag(id: &DocumentId, snapshot: &Snapshot) -> Option<Arc<str>> {
+/// The ETag of a document about one group, or about built-in resources alone: from what it is made of, without making
+/// it. So the index of a thousand groups is made without a thousand documents, and after a change of one definition
+/// the documents of all other groups are what they were.
+fn etag_of_rows(id: &DocumentId, snapshot: &Snapshot) -> Option<Arc<str>> {
     let group = match id {
         DocumentId::Legacy(path) => group_of(path.trim_start_matches('/')),
         DocumentId::OpenApiV3(name) => group_of(name),
         DocumentId::Aggregated(Root::Api) => Some(""),
         _ => None,
     };
-    let rows = || snapshot.resources.values().filter(move |r| group.is_none_or(|g| r.group == g));
-    let external = snapshot.external.iter().any(|e| group.is_none_or(|g| g == e.group));
-    if !exists(id, snapshot) || external || rows().any(|r| r.custom.is_some()) {
+    if !exists(id, snapshot) || snapshot.external.iter().any(|e| group.is_none_or(|g| g == e.group)) {
         return None;
     }
     let mut hash = Sha256::new();
     hash.update(facts_hash());
     hash.update(format!("{id:?}"));
-    rows().for_each(|row| hash.update(row_text(row)));
+    match group {
+        Some(group) => snapshot.in_group(group).for_each(|row| hash.update(row_text(row))),
+        None if snapshot.resources.values().any(|r| r.custom.is_some()) => return None,
+        None => snapshot.resources.values().for_each(|row| hash.update(row_text(row))),
+    }
     Some(hex(hash))
 }
 
@@ -213,7 +217,9 @@ fn group_of(path: &str) -> Option<&str> {
 
 fn row_text(row: &Resource) -> String {
     let subresources: Vec<&str> = row.subresources.iter().map(|s| s.name.as_str()).collect();
-    format!("\n{}/{}/{} {:?} {subresources:?}", row.group, row.version, row.plural, row.verbs)
+    // All that a definition says is in its revision, of which no other cluster has one of the same UID.
+    let custom = row.custom.as_ref().map(|c| (&row.kind, &c.crd, &c.crd_uid, c.crd_revision));
+    format!("\n{}/{}/{} {:?} {subresources:?} {custom:?}", row.group, row.version, row.plural, row.verbs)
 }
 
 fn facts_hash() -> &'static [u8] {
@@ -316,6 +322,25 @@ mod tests {
         assert_ne!(before.etag, after.etag);
         let groups = json_of(&after)["groups"].as_array().map(Vec::len);
         assert_eq!(groups, Some(22));
+    }
+
+    #[test]
+    fn a_definition_changes_the_documents_of_its_group_alone() {
+        let registry = Registry::new(builtin_rows());
+        let define = |group: &str, revision: u64| {
+            let template = with_custom("Own").resources.values().find(|r| r.custom.is_some()).expect("a custom row").clone();
+            let custom = Custom { crd: group.into(), crd_revision: revision, ..Custom::default() };
+            let row = Resource { group: group.into(), custom: Some(custom), ..Resource::clone(&template) };
+            registry.set_custom(group, vec![Arc::new(row)]);
+        };
+        define("a.example.com", 1);
+        define("b.example.com", 2);
+        let documents = Documents::default();
+        let etag = |group: &str| documents.etag(&DocumentId::OpenApiV3(format!("apis/{group}/v1")), &registry.snapshot());
+        let before = [etag("a.example.com"), etag("b.example.com")];
+        define("a.example.com", 3);
+        assert_ne!(etag("a.example.com"), before[0]);
+        assert_eq!(etag("b.example.com"), before[1]);
     }
 
     #[test]

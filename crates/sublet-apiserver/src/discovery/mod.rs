@@ -14,7 +14,6 @@ use base64::engine::general_purpose::STANDARD;
 use groups::{Group, groups_by_api_service, groups_by_name};
 use serde_json::{Map, Value, json};
 use sha2::{Digest, Sha256};
-use std::sync::Arc;
 use sublet_machinery::Gvk;
 
 /// The two roots of the API.
@@ -75,16 +74,9 @@ fn group_value(group: &Group<'_>) -> Value {
     json!({ "name": group.name, "preferredVersion": versions[0], "versions": versions })
 }
 
-/// The rows of a group version, in the order of their names.
-fn rows<'a>(group: &'a str, version: &'a str, snapshot: &'a Snapshot) -> impl Iterator<Item = &'a Arc<Resource>> {
-    let first = (group.to_string(), version.to_string(), String::new());
-    let in_version = move |r: &&Arc<Resource>| r.group == group && r.version == version;
-    snapshot.resources.range(first..).map(|(_, row)| row).take_while(in_version)
-}
-
 fn resource_list(group: &str, version: &str, snapshot: &Snapshot) -> Option<Value> {
     let mut resources = Vec::new();
-    for row in rows(group, version, snapshot) {
+    for row in snapshot.in_version(group, version) {
         resources.push(resource_value(row));
         resources.extend(row.subresources.iter().map(|s| subresource_value(row, s)));
     }
@@ -153,7 +145,7 @@ fn insert_names(value: &mut Value, row: &Resource) {
 }
 
 fn version_value(group: &str, version: &str, snapshot: &Snapshot) -> Value {
-    let resources: Vec<Value> = rows(group, version, snapshot).map(|row| aggregated_resource(row)).collect();
+    let resources: Vec<Value> = snapshot.in_version(group, version).map(|row| aggregated_resource(row)).collect();
     let external = snapshot.external.iter().find(|e| e.group == group && e.version == version);
     match external.filter(|_| resources.is_empty()) {
         Some(external) => {

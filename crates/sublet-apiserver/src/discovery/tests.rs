@@ -1,5 +1,6 @@
 use super::*;
 use crate::registry::{Custom, External, Registry, builtin_rows};
+use std::sync::Arc;
 
 fn widget(group: &str, version: &str, plural: &str) -> Arc<Resource> {
     let template = builtin_rows().into_iter().find(|r| r.plural == "deployments").expect("deployments");

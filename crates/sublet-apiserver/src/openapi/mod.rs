@@ -17,9 +17,6 @@ pub(crate) use descriptions::bytes as descriptions_bytes;
 pub use v2::{write_document as write_v2_document, write_protobuf_document as write_v2_protobuf_document};
 pub use v3::{document_names as v3_document_names, has_document as has_v3_document, write_document as write_v3_document};
 
-use crate::registry::{Resource, Snapshot};
-use std::sync::Arc;
-
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Version {
     V2,
@@ -32,11 +29,6 @@ fn reference(name: &str, version: Version) -> String {
         Version::V2 => format!("#/definitions/{name}"),
         Version::V3 => format!("#/components/schemas/{name}"),
     }
-}
-
-/// The rows of a group version.
-fn rows<'a>(snapshot: &'a Snapshot, group: &'a str, version: &'a str) -> impl Iterator<Item = &'a Arc<Resource>> {
-    snapshot.resources.values().filter(move |r| r.group == group && r.version == version)
 }
 
 #[cfg(test)]

@@ -1,7 +1,8 @@
 use super::*;
-use crate::registry::{Registry, builtin_rows};
+use crate::registry::{Registry, Snapshot, builtin_rows};
 use serde_json::{Value, json};
 use sha2::{Digest, Sha256};
+use std::sync::Arc;
 
 fn builtin() -> Arc<Snapshot> {
     Registry::new(builtin_rows()).snapshot()

@@ -5,7 +5,7 @@ use super::json::write_object;
 use super::operations::{Operation, PathItem, Type, paths};
 use super::parameters::Parameter;
 use super::types::Types;
-use super::{Version, reference, roots, rows};
+use super::{Version, reference, roots};
 use crate::registry::{Resource, Snapshot};
 use serde_json::{Map, Value, json};
 use std::collections::{BTreeMap, BTreeSet};
@@ -30,7 +30,17 @@ pub fn document_names(snapshot: &Snapshot) -> BTreeSet<String> {
 
 /// Whether the index has a document of this name.
 pub fn has_document(name: &str, snapshot: &Snapshot) -> bool {
-    parts(name, snapshot).is_some()
+    let parts: Vec<&str> = name.split('/').collect();
+    match parts[..] {
+        ["api", version] => snapshot.in_version("", version).next().is_some(),
+        ["apis", group] => has_builtin(group, snapshot),
+        ["apis", group, version] => snapshot.in_version(group, version).next().is_some(),
+        _ => ROOTS.contains(&name),
+    }
+}
+
+fn has_builtin(group: &str, snapshot: &Snapshot) -> bool {
+    snapshot.in_group(group).any(|r| r.custom.is_none())
 }
 
 /// Writes the document of this name, if there is one.
@@ -60,8 +70,11 @@ fn parts<'a>(name: &'a str, snapshot: &'a Snapshot) -> Option<Parts<'a>> {
         ["openid", "v1", "jwks"] => one(roots::openid_keys()),
         ["api", version] => group_version("", version, snapshot),
         ["apis", group] => {
-            let known = snapshot.resources.values().any(|r| r.group == group && r.custom.is_none());
-            if known { one(roots::group(group)) } else { None }
+            if has_builtin(group, snapshot) {
+                one(roots::group(group))
+            } else {
+                None
+            }
         }
         ["apis", group, version] => group_version(group, version, snapshot),
         _ => None,
@@ -69,7 +82,7 @@ fn parts<'a>(name: &'a str, snapshot: &'a Snapshot) -> Option<Parts<'a>> {
 }
 
 fn group_version<'a>(group: &'a str, version: &'a str, snapshot: &'a Snapshot) -> Option<Parts<'a>> {
-    let rows: Vec<&Arc<Resource>> = rows(snapshot, group, version).collect();
+    let rows: Vec<&Arc<Resource>> = snapshot.in_version(group, version).collect();
     let builtin = rows.first()?.custom.is_none();
     let mut items: Vec<PathItem> = rows.iter().flat_map(|row| paths(row)).collect();
     if builtin {

@@ -14,11 +14,10 @@ const TRIES_MAX: usize = 8;
 impl Server {
     /// Serves what the stored definitions say, at start.
     pub(crate) fn load_custom_resources(&self) {
-        for definition in self.list(DEFINITIONS, None) {
-            self.registry().set_custom(definition.name(), crd::rows(&definition));
-            if definition.is_deleting() {
-                self.clean_up(definition.name());
-            }
+        let definitions = self.list(DEFINITIONS, None);
+        self.registry().add_custom(definitions.iter().flat_map(|definition| crd::rows(definition)));
+        for definition in definitions.iter().filter(|d| d.is_deleting()) {
+            self.clean_up(definition.name());
         }
     }
 

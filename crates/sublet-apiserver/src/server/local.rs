@@ -109,7 +109,7 @@ impl Server {
     pub(crate) fn row(&self, group_resource: &str) -> Result<Arc<Resource>, ApiError> {
         let (plural, group) = group_resource.split_once('.').unwrap_or((group_resource, ""));
         let snapshot = self.registry().snapshot();
-        let mut rows = snapshot.resources.values().filter(|r| r.plural == plural && r.group == group);
+        let mut rows = snapshot.in_group(group).filter(|r| r.plural == plural);
         let first = rows.next().ok_or_else(ApiError::no_such_path)?;
         Ok(rows.find(|r| r.version == r.storage_version).unwrap_or(first).clone())
     }
