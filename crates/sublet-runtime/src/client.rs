@@ -4,7 +4,7 @@ use crate::resources::SELF_SUBJECT_ACCESS_REVIEWS;
 use bytes::Bytes;
 use futures::stream::{BoxStream, StreamExt};
 use http::{Method, Request, Response, header};
-use http_body_util::BodyExt;
+use http_body_util::{BodyExt, Limited};
 use kube::client::Body;
 use serde_json::{Value, json};
 use sublet_machinery::{ApiError, Gvr, ObjectExt, Reason};
@@ -12,6 +12,9 @@ use sublet_share::Share;
 
 /// The longest line of a watch that is read: more than the largest object a server stores.
 const WATCH_LINE_BYTES_MAX: usize = 32 << 20;
+/// The longest answer that is read: a page of the largest objects. A server that belongs to somebody else may send
+/// without end.
+const ANSWER_BYTES_MAX: usize = 1 << 30;
 
 #[derive(Debug, thiserror::Error)]
 pub enum ClientError {
@@ -474,7 +477,12 @@ fn encode_query(value: &str, out: &mut String) {
 }
 
 async fn collect(body: Body) -> Result<Bytes, ClientError> {
-    Ok(body.collect().await.map_err(|e| ClientError::Transport(e.to_string()))?.to_bytes())
+    collect_up_to(body, ANSWER_BYTES_MAX).await
+}
+
+async fn collect_up_to(body: Body, bytes_max: usize) -> Result<Bytes, ClientError> {
+    let body = Limited::new(body, bytes_max).collect().await;
+    Ok(body.map_err(|e| ClientError::Transport(format!("the answer could not be read: {e}")))?.to_bytes())
 }
 
 fn decode_event(line: &[u8]) -> Result<WatchEvent, ClientError> {
@@ -550,6 +558,13 @@ mod tests {
         let deployments = Gvr::new("apps", "v1", "deployments");
         assert_eq!(object_path(&pods, "a", "b", "status"), "/api/v1/namespaces/a/pods/b/status");
         assert_eq!(collection_path(&deployments, ""), "/apis/apps/v1/deployments");
+    }
+
+    #[tokio::test]
+    async fn an_answer_without_end_is_not_read_to_its_end() {
+        let body = || Body::from(vec![b' '; 1025]);
+        assert_eq!(collect_up_to(body(), 1025).await.unwrap().len(), 1025);
+        assert!(matches!(collect_up_to(body(), 1024).await, Err(ClientError::Transport(_))));
     }
 
     #[test]

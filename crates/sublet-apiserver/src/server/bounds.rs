@@ -15,8 +15,9 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 /// Bytes of request bodies that are being read. More are told to come back.
 const READ_BYTES_MAX: usize = 48 << 20;
-/// Bytes of request bodies that are being worked on; others wait. A body takes many times its size when it is parsed.
-const WORK_BYTES_MAX: usize = 12 << 20;
+/// Bytes of request bodies that are being worked on; others wait. A body takes up to fifty times its size when it is
+/// parsed, and two of the largest keep a heavy turn busy.
+const WORK_BYTES_MAX: usize = 6 << 20;
 /// Bodies up to this size are not counted among those: they are what clients send all day.
 const SMALL_BYTES: usize = 8 << 10;
 /// Bytes of lists that are being made and sent; others wait, and are told to come back.
@@ -112,6 +113,7 @@ impl Server {
                     || resource.group == "apiextensions.k8s.io"
                     || resource.group == "admissionregistration.k8s.io"
                     || content_type(request.headers) == "application/json-patch+json"
+                    || is_long_yaml(request)
                     || self.has_policies()
                     || self.store().get(&bucket, &info.namespace, &info.name).is_some_and(|live| live.json.len() > HEAVY_BYTES)
             }
@@ -125,6 +127,12 @@ impl Server {
         ];
         BINDINGS.iter().any(|resource| self.store().count(resource) > 0)
     }
+}
+
+/// YAML takes many times as long to read as JSON, and an alias of it stands for any number of bytes.
+fn is_long_yaml(request: &ResourceRequest<'_>) -> bool {
+    let is_yaml = matches!(content_type(request.headers), "application/yaml" | "application/apply-patch+yaml");
+    is_yaml && (request.body.len() > SMALL_BYTES || request.body.contains(&b'*'))
 }
 
 fn too_many() -> ApiError {

@@ -292,9 +292,12 @@ impl Server {
         if let Some(answer) = health::answer(path, query) {
             return Ok(answer);
         }
-        let document = || self.document(path, query, &parts.headers, accepted.clone().unwrap_or_default());
+        let document = async { self.document(path, query, &parts.headers, accepted.clone().unwrap_or_default()) };
+        // Those that tell of all kinds take long to make, and longer where there are many definitions.
+        let of_all = path == "/apis" || path.starts_with("/openapi/");
+        let document = if of_all { self.share().heavy(document).await } else { document.await };
         if !matches!(parts.method, Method::GET | Method::HEAD) {
-            return if document().is_some() { Err(ApiError::method_not_allowed()) } else { self.no_such_plain_path(path) };
+            return if document.is_some() { Err(ApiError::method_not_allowed()) } else { self.no_such_plain_path(path) };
         }
         match path {
             "/metrics" => return Ok(respond::text(StatusCode::OK, self.metrics().render(self))),
@@ -312,7 +315,7 @@ impl Server {
             }
             _ => {}
         }
-        document().unwrap_or_else(|| self.no_such_plain_path(path))
+        document.unwrap_or_else(|| self.no_such_plain_path(path))
     }
 
     fn no_such_plain_path(&self, path: &str) -> Result<HttpResponse, ApiError> {
@@ -362,7 +365,7 @@ pub(super) fn attributes<'a>(user: &'a UserInfo, info: &'a RequestInfo) -> Authz
 
 /// Built-in groups answer for what they do not have; beyond them upstream has a plain page.
 fn no_such_page(registry: &Snapshot, group: &str) -> Result<HttpResponse, ApiError> {
-    let builtin = group.is_empty() || registry.resources.values().any(|r| r.group == group && r.custom.is_none());
+    let builtin = group.is_empty() || registry.in_group(group).any(|r| r.custom.is_none());
     if builtin { Err(ApiError::no_such_path()) } else { Ok(respond::no_such_page()) }
 }
 

@@ -8,8 +8,9 @@ use serde_json::{Map, Value};
 /// A patch with more operations is refused.
 pub const OPERATIONS_MAX: usize = 10_000;
 
-/// Copies may make an object grow by this much in all: ten thousand copies of copies would else fill memory.
-pub const COPIED_BYTES_MAX: usize = 32 << 20;
+/// Copies may make an object grow by this much in all, as upstream has it: ten thousand copies of copies would else fill
+/// memory.
+pub const COPIED_BYTES_MAX: usize = 3 << 20;
 
 /// Why a patch does not apply. Clients of an API server are not told, but logs and tools are.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
