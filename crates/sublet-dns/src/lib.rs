@@ -22,6 +22,7 @@ mod zone;
 
 pub use answer::{Answer, Code, Outcome};
 pub use question::Question;
+pub use reply::{Request, Unreadable};
 pub use resolver_config::ResolverConfig;
 pub use server::{DnsServer, ServerConfig, Sockets};
 pub use upstream::{Upstream, UpstreamError};

@@ -3,6 +3,7 @@
 //! A target takes any bytes and returns; that it panics, overflows or hangs is a finding. The same targets are run for
 //! moments by a test, and for as long as one likes by `cargo run --release -p sublet-fuzz`.
 
+mod edge;
 mod mutate;
 mod request;
 mod targets;

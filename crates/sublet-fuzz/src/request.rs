@@ -9,6 +9,7 @@ use jiff::Timestamp;
 use std::cell::RefCell;
 use std::sync::Arc;
 use sublet_apiserver::admission::{self, UserInfo};
+use sublet_apiserver::auth::jwt::AuthenticationConfiguration;
 use sublet_apiserver::server::{Config, InProcess, Server};
 use tokio::runtime::Runtime;
 
@@ -41,6 +42,9 @@ pub const SEEDS: &[&[u8]] = &[
     b"GET /apis\naccept: application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList\n\n",
     b"PUT /api/v1/namespaces/default/configmaps/a%2fb/status%00?pretty=1&timeout=1h2m\ncontent-type: application/json; charset=utf-8\n\n{}",
 ];
+
+const ISSUERS: &str = "apiVersion: apiserver.config.k8s.io/v1\nkind: AuthenticationConfiguration\njwt:\n- issuer: {url: 'https://127.0.0.1:1', \
+    audiences: [here]}\n  claimMappings: {username: {expression: 'claims.sub'}, groups: {claim: groups, prefix: ''}}\n";
 
 thread_local! {
     static PLACE: RefCell<Option<Place>> = const { RefCell::new(None) };
@@ -112,5 +116,10 @@ fn parse(input: &[u8]) -> Option<Request<Full<Bytes>>> {
 async fn server() -> Server {
     let key = rcgen::KeyPair::generate().expect("a key").serialize_pem();
     let plugins = |permission| admission::default_plugins(&admission::Config { signer_permission: Some(permission), ..Default::default() });
-    Server::open(Config::in_memory("fuzz", key, Timestamp::UNIX_EPOCH, Box::new(plugins))).await.expect("opens")
+    let server = Server::open(Config::in_memory("fuzz", key, Timestamp::UNIX_EPOCH, Box::new(plugins))).await.expect("opens");
+    // An issuer that nobody can ask: its tokens are read and never believed.
+    server.refuse_local_calls();
+    let issuers = AuthenticationConfiguration::parse(ISSUERS).expect("a configuration");
+    server.set_authentication(&issuers).expect("good issuers");
+    server
 }

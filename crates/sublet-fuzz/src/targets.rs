@@ -1,6 +1,6 @@
 //! The targets.
 
-use crate::request;
+use crate::{edge, request};
 use serde_json::{Value, json};
 use std::sync::LazyLock;
 use sublet_apiserver::{cel, facts, protobuf};
@@ -34,6 +34,14 @@ pub const TARGETS: &[Target] = &[
     },
     Target { name: "quantities", run: quantities, seeds: &[b"1500m", b"-0.5Gi", b"1e3", b"12E", b"1h30m"] },
     Target { name: "cel", run: expressions, seeds: EXPRESSIONS },
+    Target { name: "schemas", run: edge::schema, seeds: edge::SCHEMAS },
+    Target { name: "negotiation", run: edge::negotiation, seeds: edge::NEGOTIATIONS },
+    Target { name: "queries", run: edge::query, seeds: edge::QUERIES },
+    Target { name: "continuations", run: edge::continuation, seeds: edge::CONTINUATIONS },
+    Target { name: "tokens", run: edge::token, seeds: edge::TOKENS },
+    Target { name: "certificates", run: edge::certificates, seeds: edge::CERTIFICATES },
+    Target { name: "packets", run: edge::packet, seeds: edge::PACKETS },
+    Target { name: "files", run: edge::files, seeds: edge::FILES },
     Target { name: "patterns", run: patterns, seeds: &[b"^([a-z0-9]([-a-z0-9]*[a-z0-9])?\\.)+$\na.b", b"(?i)[\\w-]{1,63}\\Qx\\E\nabc"] },
 ];
 
@@ -101,7 +109,8 @@ fn yaml(bytes: &[u8]) {
 }
 
 fn protobuf_bytes(bytes: &[u8]) {
-    for expected in [None, Some(("v1", "Pod")), Some(("apps/v1", "Deployment"))] {
+    let options = [Some(("v1", "DeleteOptions")), Some(("policy/v1", "Eviction"))];
+    for expected in [None, Some(("v1", "Pod")), Some(("apps/v1", "Deployment"))].into_iter().chain(options) {
         if let Ok(object) = protobuf::decode(bytes, expected) {
             let _ = protobuf::encode(&object);
         }
