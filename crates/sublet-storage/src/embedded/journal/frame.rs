@@ -120,10 +120,11 @@ fn parse(bytes: &[u8]) -> Option<Frame<'_>> {
     Some(Frame { generation: number(GENERATION_AT), number: number(NUMBER_AT), payload })
 }
 
-/// The records of a file, and the number of its first frame.
+/// The records of a file.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(super) struct Contents {
-    pub first: u64,
+    /// Generation and number of its last frame.
+    last: Option<(u64, u64)>,
     pub records: Vec<Record>,
 }
 
@@ -131,23 +132,46 @@ pub(super) struct Contents {
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Damaged;
 
+/// No journal has as many frames: what says so is no frame.
+const NUMBER_MAX: u64 = 1 << 48;
+
+/// Reads both files of a journal, in the order in which they were written.
+pub(super) fn read_both(files: [&[u8]; 2]) -> Result<[Contents; 2], Damaged> {
+    let [one, two] = [read(files[0])?, read(files[1])?];
+    for (contents, other, bytes) in [(&one, &two, files[0]), (&two, &one, files[1])] {
+        // A file begins anew at its beginning. Torn there, it has frames of an earlier round behind it at most.
+        if contents.last.is_none() && has_frame_after(bytes, other.last) {
+            return Err(Damaged);
+        }
+    }
+    Ok(if one.last <= two.last { [one, two] } else { [two, one] })
+}
+
 /// Reads a file up to its last whole frame.
 pub(super) fn read(bytes: &[u8]) -> Result<Contents, Damaged> {
     let Some(first) = parse(bytes) else { return Ok(Contents::default()) };
     let (generation, mut next, mut at) = (first.generation, first.number, 0);
-    let mut contents = Contents { first: next, records: Vec::new() };
+    let mut contents = Contents::default();
     while let Some(frame) = parse(&bytes[at..]).filter(|f| f.generation == generation && f.number == next) {
         records(frame.payload, &mut contents.records).ok_or(Damaged)?;
         at += HEADER_BYTES + frame.payload.len();
+        contents.last = Some((generation, next));
         next += 1;
     }
     // A frame is written when the one before it is on disk, so behind a torn one there is none.
-    let mark = generation.to_le_bytes();
-    let later = (at..bytes.len().saturating_sub(HEADER_BYTES)).filter(|at| bytes[at + GENERATION_AT..at + NUMBER_AT] == mark);
-    if later.filter_map(|at| parse(&bytes[at..])).any(|f| f.number >= next) {
-        return Err(Damaged);
-    }
-    Ok(contents)
+    if has_frame_after(&bytes[at..], contents.last) { Err(Damaged) } else { Ok(contents) }
+}
+
+/// Whether there is a whole frame anywhere that was written after the last one known; any at all when none is.
+fn has_frame_after(bytes: &[u8], last: Option<(u64, u64)>) -> bool {
+    let number = |at: usize| u64::from_le_bytes(bytes[at..at + 8].try_into().expect("eight bytes"));
+    (0..bytes.len().saturating_sub(HEADER_BYTES))
+        .filter(|at| {
+            let found = (number(at + GENERATION_AT), number(at + NUMBER_AT));
+            let later = last.is_none_or(|(generation, last)| found.0 == generation && found.1 > last);
+            later && (1..NUMBER_MAX).contains(&found.1)
+        })
+        .any(|at| parse(&bytes[at..]).is_some())
 }
 
 fn records(mut payload: &[u8], records: &mut Vec<Record>) -> Option<()> {
@@ -266,7 +290,7 @@ mod tests {
             event: WriteRecord { revision, key: "/k".into(), value: value.map(|v| Bytes::copy_from_slice(v.as_bytes())) },
         };
         let store = Record::Store { session: 7, name: "a/store".into() };
-        assert_eq!(contents, Contents { first: 5, records: vec![store, write(5, Some("value")), write(6, None)] });
+        assert_eq!(contents, Contents { last: Some((3, 5)), records: vec![store, write(5, Some("value")), write(6, None)] });
         assert_eq!(read(&[]).unwrap(), Contents::default());
         assert_eq!(read(&[0; 4096]).unwrap(), Contents::default());
     }
@@ -295,8 +319,25 @@ mod tests {
             let mut damaged = bytes.clone();
             damaged[at] ^= 0x10;
             let read = read(&damaged);
-            // With its first frame gone nothing tells which frames belong together.
+            // With its first frame gone the file alone does not tell whether others are of an earlier round.
             assert!(read == Err(Damaged) || at < ends[0] && read == Ok(Contents::default()), "at {at}: {read:?}");
+            assert_eq!(read_both([&damaged, &[]]).err(), Some(Damaged), "at {at}");
         }
+    }
+
+    #[test]
+    fn the_file_that_was_written_last_comes_last_and_may_be_torn() {
+        let (first, _) = frames(3, 5..8);
+        let (mut second, ends) = frames(3, 8..10);
+        let old = frames(3, 1..5).0;
+        let last = |files: [&[u8]; 2]| read_both(files).map(|both| both.map(|c| c.last));
+        let both = [Some((3, 7)), Some((3, 9))];
+        assert_eq!(last([&first, &second]), Ok(both));
+        assert_eq!(last([&second, &first]), Ok(both));
+        assert_eq!(last([&[], &first]), Ok([None, Some((3, 7))]));
+        let torn = [&second[..ends[0] / 2], &old[ends[0] / 2..]].concat();
+        assert_eq!(last([&torn, &first]), Ok([None, Some((3, 7))]), "what is behind is of the round before");
+        second[3] ^= 1;
+        assert_eq!(last([&second, &first]), Err(Damaged), "a frame that came after it is whole");
     }
 }

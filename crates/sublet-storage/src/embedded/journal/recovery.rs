@@ -50,12 +50,12 @@ pub(super) fn recover(volume: &dyn Volume, segments: &mut [Box<dyn Segment>; 2])
 }
 
 fn read(segments: &mut [Box<dyn Segment>; 2]) -> Result<Vec<Found>, StorageError> {
-    let mut contents = Vec::new();
-    for segment in segments {
-        let bytes = segment.read().map_err(|error| StorageError::Failed(io_text(&error)))?;
-        contents.push(frame::read(&bytes).map_err(|_| damaged("journal"))?);
-    }
-    contents.sort_by_key(|c| c.first);
+    let [one, two] = segments;
+    let mut bytes = [one, two].map(|segment| segment.read().map_err(|error| StorageError::Failed(io_text(&error))));
+    let [Ok(one), Ok(two)] = &mut bytes else {
+        return Err(bytes.into_iter().find_map(Result::err).expect("one of them failed"));
+    };
+    let contents = frame::read_both([one, two]).map_err(|_| damaged("journal"))?;
     let mut found: HashMap<u64, Found> = HashMap::new();
     for record in contents.into_iter().flat_map(|c| c.records) {
         match record {
