@@ -296,6 +296,10 @@ mod tests {
         }
         assert!(read(&[0, 0, 0, 1, 0, 0xff, 0xff, 0xff], 8).is_err(), "a frame that is too long");
         assert!(read(&[0x80, 2, 0, 1, 0, 0, 0, 0], 8).is_err(), "another version");
+        let mut strangers = sublet_fuzz::Mutator::new(1, &[&whole[..], &[0x80, 3, 0, 1, 0, 0, 0, 10], &[0, 0, 0, 1, 1, 0, 0, 0]]);
+        for _ in 0..20_000 {
+            let _ = read(&strangers.next_input(), 1000);
+        }
         let mut deflate = Compress::new(Compression::best(), true);
         deflate.set_dictionary(&dictionary()).unwrap();
         let mut packed = Vec::with_capacity(1 << 20);

@@ -7,6 +7,7 @@ mod custom_resources;
 mod deletion;
 mod documents;
 mod field_validation;
+mod floods;
 mod forms;
 mod kinds;
 mod objects;

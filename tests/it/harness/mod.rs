@@ -8,7 +8,7 @@ pub mod server;
 pub mod transcript;
 
 pub use client::{Client, Credential, Request, Response};
-pub use server::Server;
+pub use server::{Server, upstream};
 pub use transcript::Transcript;
 
 use std::time::Duration;

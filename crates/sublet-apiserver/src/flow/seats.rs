@@ -177,7 +177,8 @@ impl Seats {
         if level.exempt {
             return in_use < EXEMPT_MAX;
         }
-        if in_use < level.nominal {
+        // One goes on where there is no seat at all: a level is slow at worst, and not shut.
+        if in_use < level.nominal.max(1) {
             return true;
         }
         let within = level.borrowed_max.is_none_or(|max| in_use < level.nominal.saturating_add(max));

@@ -1,5 +1,7 @@
 //! Query parameters.
 
+use std::num::ParseIntError;
+use std::str::FromStr;
 use sublet_machinery::ApiError;
 
 /// Most parameters that a request may have.
@@ -40,14 +42,19 @@ impl Query {
         self.has(name) && !matches!(self.get(name).to_ascii_lowercase().as_str(), "false" | "0")
     }
 
-    pub fn number<T: std::str::FromStr>(&self, name: &str) -> Result<Option<T>, ApiError> {
+    pub fn number<T: FromStr<Err = ParseIntError>>(&self, name: &str) -> Result<Option<T>, ApiError> {
         match self.get(name) {
             "" => Ok(None),
-            text => {
-                text.parse().map(Some).map_err(|_| ApiError::bad_request(format!("strconv.ParseInt: parsing {text:?}: invalid syntax")))
-            }
+            text => text.parse().map(Some).map_err(|error| ApiError::bad_request(no_number("ParseInt", text, &error))),
         }
     }
+}
+
+/// Why a text is no number, in the words of Go's `function` of strconv.
+pub fn no_number(function: &str, text: &str, error: &ParseIntError) -> String {
+    use std::num::IntErrorKind::{NegOverflow, PosOverflow};
+    let why = if matches!(error.kind(), PosOverflow | NegOverflow) { "value out of range" } else { "invalid syntax" };
+    format!("strconv.{function}: parsing {text:?}: {why}")
 }
 
 #[cfg(test)]

@@ -1,6 +1,7 @@
 //! Options of requests, checked as upstream checks them.
 
 use crate::http::Query;
+use crate::http::query::no_number;
 use sublet_machinery::{ApiError, FieldError, FieldPath};
 
 /// How a list or watch relates to a resourceVersion.
@@ -96,9 +97,8 @@ pub fn parse_version(text: &str) -> Result<Option<u64>, ApiError> {
     if text.is_empty() {
         return Ok(None);
     }
-    text.parse().map(Some).map_err(|_| {
-        let error =
-            FieldError::invalid(&FieldPath::new("resourceVersion"), text, format!("strconv.ParseUint: parsing {text:?}: invalid syntax"));
+    text.parse().map(Some).map_err(|error| {
+        let error = FieldError::invalid(&FieldPath::new("resourceVersion"), text, no_number("ParseUint", text, &error));
         ApiError::bad_request(format!("invalid resource version: {error}"))
     })
 }

@@ -8,6 +8,7 @@ use super::super::pod::warnings;
 use super::super::status::{keep_spec, zero_counters};
 use super::super::{Strategy, keep_status};
 use super::rules;
+use crate::http::query::no_number;
 use serde_json::{Value, json};
 use sublet_machinery::{FieldError, ObjectExt};
 
@@ -64,12 +65,8 @@ fn prepare_update(new: &mut Value, old: &Value) {
 
 /// To upstream the generation of the template is a number.
 fn readable(set: &Value) -> Result<(), String> {
-    use std::num::IntErrorKind::{NegOverflow, PosOverflow};
     let Some(text) = set.annotation(TEMPLATE_GENERATION) else { return Ok(()) };
-    text.parse::<i64>().map(drop).map_err(|error| {
-        let why = if matches!(error.kind(), PosOverflow | NegOverflow) { "value out of range" } else { "invalid syntax" };
-        format!("strconv.ParseInt: parsing {text:?}: {why}")
-    })
+    text.parse::<i64>().map(drop).map_err(|error| no_number("ParseInt", text, &error))
 }
 
 fn template_generation(set: &Value) -> i64 {

@@ -1,6 +1,7 @@
 //! Schedules and time zones of cron jobs.
 
 use super::super::field::{Errors, Field};
+use crate::http::query::no_number;
 
 pub(super) fn validate_schedule(field: &Field<'_>, errors: &mut Errors) {
     let schedule = field.text();
@@ -60,8 +61,7 @@ fn check_range(part: &str, low: i64, high: i64, names: &[&str]) -> Result<(), St
         if let Some(index) = names.iter().position(|name| text.eq_ignore_ascii_case(name)) {
             return Ok(low + i64::try_from(index).unwrap_or(0));
         }
-        let value: i64 =
-            text.parse().map_err(|_| format!("failed to parse int from {text}: strconv.Atoi: parsing {text:?}: invalid syntax"))?;
+        let value: i64 = text.parse().map_err(|error| format!("failed to parse int from {text}: {}", no_number("Atoi", text, &error)))?;
         if value < 0 { Err(format!("negative number ({value}) not allowed: {text}")) } else { Ok(value) }
     };
     let (start, mut end) = if ends[0] == "*" || ends[0] == "?" {
