@@ -29,12 +29,13 @@ fn schema(level: &str, user: &str) -> Value {
         "rules": [{
             "subjects": [{"kind": "User", "user": {"name": user}}],
             "nonResourceRules": [{"verbs": ["*"], "nonResourceURLs": ["*"]}],
+            "resourceRules": [{"verbs": ["*"], "apiGroups": ["*"], "resources": ["*"], "clusterScope": true, "namespaces": ["*"]}],
         }],
     }})
 }
 
 #[tokio::test]
-async fn a_level_without_seats_tells_to_come_back() {
+async fn a_level_without_seats_lets_one_in_and_tells_the_others_to_come_back() {
     let cluster = Cluster::start().await;
     let before = get_as(&cluster, "bob", "/version").await;
     let global = cluster.send("GET", &format!("{SCHEMAS}/global-default"), None).await.ok();
@@ -46,7 +47,26 @@ async fn a_level_without_seats_tells_to_come_back() {
     let level = json!({"metadata": {"name": "none"}, "spec": {"type": "Limited", "limited": limited}});
     let level = cluster.create(LEVELS, level).await.ok();
     let schema = cluster.create(SCHEMAS, schema("none", "bob")).await.ok();
-    let refused = get_as(&cluster, "bob", "/version").await;
+    let binding = json!({
+        "metadata": {"name": "bob"}, "subjects": [{"kind": "User", "name": "bob", "apiGroup": "rbac.authorization.k8s.io"}],
+        "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": "cluster-admin"},
+    });
+    cluster.create("/apis/rbac.authorization.k8s.io/v1/clusterrolebindings", binding).await.ok();
+    // One goes on where there is no seat: this one, which waits for a version that does not come.
+    let waits = get_as(&cluster, "bob", "/api/v1/namespaces/default/configmaps?resourceVersion=999999");
+    let others = async {
+        let mut refused = get_as(&cluster, "bob", "/version").await;
+        for _ in 0..1000 {
+            if refused.status() == 429 {
+                break;
+            }
+            tokio::task::yield_now().await;
+            refused = get_as(&cluster, "bob", "/version").await;
+        }
+        refused
+    };
+    let (waited, refused) = tokio::join!(waits, others);
+    assert_eq!(waited.status().as_u16(), 504);
     assert_eq!((refused.status().as_u16(), header(&refused, "retry-after")), (429, "1"));
     assert_eq!(header(&refused, "x-kubernetes-pf-flowschema-uid"), schema["metadata"]["uid"].as_str().unwrap());
     assert_eq!(header(&refused, "x-kubernetes-pf-prioritylevel-uid"), level["metadata"]["uid"].as_str().unwrap());
