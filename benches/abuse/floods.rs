@@ -13,6 +13,7 @@ use std::pin::Pin;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, LazyLock, Mutex};
 use std::time::Duration;
+use sublet_fuzz::nested_aliases;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::task::JoinSet;
 
@@ -94,7 +95,7 @@ pub const FLOODS: &[Flood] = &[
     flood!("deep JSON", |site| hammer(site, 8, |_| post(CONFIG_MAPS, JSON.1, "[".repeat(BODY_BYTES)))),
     flood!("wide JSON", |site| hammer(site, 8, |_| post(CONFIG_MAPS, JSON.1, wide()))),
     flood!("bodies beyond the limit", |site| hammer(site, 8, |_| post(CONFIG_MAPS, JSON.1, " ".repeat(20 << 20)))),
-    flood!("YAML of aliases", |site| hammer(site, 8, |_| post(CONFIG_MAPS, "application/yaml", aliases()))),
+    flood!("YAML of aliases", |site| hammer(site, 8, |_| post(CONFIG_MAPS, "application/yaml", nested_aliases()))),
     flood!("protobuf with lengths that lie", |site| hammer(site, 16, |_| post(
         CONFIG_MAPS,
         "application/vnd.kubernetes.protobuf",
@@ -288,15 +289,6 @@ fn wide() -> String {
         "{{\"apiVersion\":\"v1\",\"kind\":\"ConfigMap\",\"metadata\":{{\"name\":\"wide\"}},\"x\":[{}0]}}",
         "0,".repeat(BODY_BYTES / 2 - 100)
     )
-}
-
-fn aliases() -> String {
-    let mut text = String::from("apiVersion: v1\nkind: ConfigMap\nmetadata: {name: a}\nx0: &x0 [a,a,a,a,a,a,a,a,a]\n");
-    for i in 1..9 {
-        let before = format!("*x{}", i - 1);
-        text.push_str(&format!("x{i}: &x{i} [{}]\n", vec![before; 9].join(",")));
-    }
-    text
 }
 
 fn lying() -> Vec<u8> {

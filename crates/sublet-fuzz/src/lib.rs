@@ -4,9 +4,11 @@
 //! moments by a test, and for as long as one likes by `cargo run --release -p sublet-fuzz`.
 
 mod edge;
+mod growing;
 mod mutate;
 mod request;
 mod targets;
 
+pub use growing::nested_aliases;
 pub use mutate::Mutator;
 pub use targets::{TARGETS, Target, target};

@@ -5,6 +5,7 @@ use crate::harness::{Request, Server, Transcript, eventually, upstream};
 use futures::future::join_all;
 use http::Method;
 use serde_json::{Value, json};
+use sublet_fuzz::nested_aliases;
 
 const DEFINITIONS: &str = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions?dryRun=All";
 
@@ -16,15 +17,6 @@ fn definition(schema: Value) -> Value {
             "group": "limits.example.com", "scope": "Namespaced", "names": {"plural": "floods", "kind": "Flood"}, "versions": [version],
         },
     })
-}
-
-fn aliases() -> String {
-    let mut text = String::from("apiVersion: v1\nkind: ConfigMap\nmetadata: {name: a}\nx0: &x0 [a,a,a,a,a,a,a,a,a]\n");
-    for i in 1..9 {
-        let before = format!("*x{}", i - 1);
-        text.push_str(&format!("x{i}: &x{i} [{}]\n", vec![before; 9].join(",")));
-    }
-    text
 }
 
 fn operations(count: usize) -> Value {
@@ -53,7 +45,7 @@ async fn bodies_beyond_their_limits() {
     t.send_for(Request::new(Method::PATCH, format!("{maps}/a")).body("application/x-patch", b"{}".to_vec()), &[]).await;
     t.send_for(Request::get(maps).accept("image/png"), &[]).await;
     t.note("Aliases of aliases, lengths that lie, what is packed");
-    let yaml = t.send_for(raw("application/yaml", aliases().as_bytes()), &["/status"]).await;
+    let yaml = t.send_for(raw("application/yaml", nested_aliases().as_bytes()), &["/status"]).await;
     assert_eq!(yaml.status.as_u16(), 400);
     let lying = [&b"k8s\0"[..], &[0x12, 0xff, 0xff, 0xff, 0xff, 0x07].repeat(1000)].concat();
     t.send_for(raw("application/vnd.kubernetes.protobuf", &lying), &[]).await;

@@ -50,12 +50,8 @@ pub(super) fn recover(volume: &dyn Volume, segments: &mut [Box<dyn Segment>; 2])
 }
 
 fn read(segments: &mut [Box<dyn Segment>; 2]) -> Result<Vec<Found>, StorageError> {
-    let [one, two] = segments;
-    let mut bytes = [one, two].map(|segment| segment.read().map_err(|error| StorageError::Failed(io_text(&error))));
-    let [Ok(one), Ok(two)] = &mut bytes else {
-        return Err(bytes.into_iter().find_map(Result::err).expect("one of them failed"));
-    };
-    let contents = frame::read_both([one, two]).map_err(|_| damaged("journal"))?;
+    let mut bytes = |at: usize| segments[at].read().map_err(|error| StorageError::Failed(io_text(&error)));
+    let contents = frame::read_both([&bytes(0)?, &bytes(1)?]).map_err(|_| damaged("journal"))?;
     let mut found: HashMap<u64, Found> = HashMap::new();
     for record in contents.into_iter().flat_map(|c| c.records) {
         match record {
