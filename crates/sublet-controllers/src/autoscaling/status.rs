@@ -1,5 +1,6 @@
 //! The status of an autoscaler, as it is put together during one look.
 
+use crate::kit::conditions;
 use crate::kit::exec;
 use serde_json::{Value, json};
 use sublet_machinery::ObjectExt;
@@ -18,25 +19,14 @@ impl Status {
     }
 
     pub(super) fn is_true(&self, kind: &str) -> bool {
-        crate::kit::conditions::is_true(&self.status, kind)
+        conditions::is_true(&self.status, kind)
     }
 
     /// A condition keeps its place, and its time while its status stays.
     pub(super) fn condition(&mut self, kind: &str, is_true: bool, reason: &str, message: &str) {
         let value = if is_true { "True" } else { "False" };
-        let mut conditions = self.status.array_at("/conditions").to_vec();
-        let at = conditions.iter().position(|c| c["type"] == kind).unwrap_or_else(|| {
-            conditions.push(json!({"type": kind}));
-            conditions.len() - 1
-        });
-        let condition = &mut conditions[at];
-        if condition["status"] != value {
-            condition["lastTransitionTime"] = json!(self.now);
-        }
-        condition["status"] = json!(value);
-        condition["reason"] = json!(reason);
-        condition["message"] = json!(message);
-        self.status["conditions"] = json!(conditions);
+        let condition = json!({"type": kind, "status": value, "reason": reason, "message": message, "lastTransitionTime": self.now});
+        conditions::put(&mut self.status, condition);
     }
 
     pub(super) fn emptied(&mut self, emptied: bool) {

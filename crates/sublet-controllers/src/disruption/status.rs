@@ -1,6 +1,6 @@
 //! The arithmetic of a budget.
 
-use crate::kit::{intstr, pods, time};
+use crate::kit::{conditions, intstr, pods, time};
 use jiff::Timestamp;
 use serde_json::{Map, Value, json};
 use std::sync::Arc;
@@ -81,22 +81,13 @@ pub(super) fn recheck(status: &Value, now: Timestamp) -> Option<Duration> {
 }
 
 fn set_condition(status: &mut Value, budget: &Value, is_true: bool, reason: &str, message: &str, observed: i64, now: Timestamp) {
-    let mut conditions: Vec<Value> = budget.array_at("/status/conditions").to_vec();
     let word = if is_true { "True" } else { "False" };
     let mut condition = json!({"type": "DisruptionAllowed", "status": word, "reason": reason, "message": message, "lastTransitionTime": format_seconds(now)});
     if observed != 0 {
         condition["observedGeneration"] = json!(observed);
     }
-    match conditions.iter_mut().find(|c| c["type"] == "DisruptionAllowed") {
-        Some(current) => {
-            if current["status"] == word {
-                condition["lastTransitionTime"] = current["lastTransitionTime"].clone();
-            }
-            *current = condition;
-        }
-        None => conditions.push(condition),
-    }
-    status["conditions"] = Value::Array(conditions);
+    status["conditions"] = json!(budget.array_at("/status/conditions"));
+    conditions::put(status, condition);
 }
 
 #[cfg(test)]

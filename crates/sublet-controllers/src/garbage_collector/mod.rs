@@ -69,8 +69,6 @@ impl Shared {
 struct Collector {
     shared: Arc<Shared>,
     monitors: tokio::sync::Mutex<Monitors>,
-    /// Until when discovery pauses; held for a move of a word.
-    pauses_until: Mutex<Option<Instant>>,
 }
 
 /// Queues the work that the graph found.
@@ -102,13 +100,13 @@ impl Reconciler for Collector {
 impl Collector {
     async fn discover(&self, ctx: &Ctx, key: &Key) -> Result<Outcome, ClientError> {
         let mut monitors = self.monitors.lock().await;
-        let (begin, until) = (Instant::now(), *self.pauses_until.lock().expect("no holder panics"));
-        if let Some(until) = until.filter(|until| *until > begin) {
+        let begin = Instant::now();
+        if let Some(until) = monitors.pause_until.filter(|until| *until > begin) {
             return Ok(Outcome::After(until - begin));
         }
         let failures = monitors.update(ctx, &self.shared).await?;
         let pause = (begin.elapsed() * PAUSE_TIMES).min(PAUSE_MAX);
-        *self.pauses_until.lock().expect("no holder panics") = Some(Instant::now() + pause);
+        monitors.pause_until = Some(Instant::now() + pause);
         if *key == discover_key() {
             ctx.queue().add_after(discover_again_key(), DISCOVER_AGAIN);
         }

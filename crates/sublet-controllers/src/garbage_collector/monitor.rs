@@ -13,6 +13,7 @@ use sublet_machinery::{Gvr, ObjectExt};
 use sublet_runtime::client::object_path;
 use sublet_runtime::{Client, ClientError, Ctx, WatchEvent, WorkQueue};
 use tokio::task::{AbortHandle, JoinSet};
+use tokio::time::Instant;
 
 const RETRY_FIRST: Duration = Duration::from_millis(100);
 const RETRY_MAX: Duration = Duration::from_secs(30);
@@ -23,6 +24,8 @@ const METADATA: &str = "application/json;as=PartialObjectMetadata;g=meta.k8s.io;
 pub(super) struct Monitors {
     tasks: JoinSet<()>,
     running: HashMap<Gvr, Monitor>,
+    /// Nobody asks what is served before.
+    pub(super) pause_until: Option<Instant>,
 }
 
 struct Monitor {

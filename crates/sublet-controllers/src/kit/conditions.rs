@@ -31,6 +31,18 @@ pub(crate) fn replace(status: &mut Value, condition: Value) {
     }
 }
 
+/// Puts `condition` in the place of the one of its type, or at the end. It keeps its transition time while its status stays.
+pub(crate) fn put(status: &mut Value, mut condition: Value) {
+    let all = status.get_mut("conditions").and_then(Value::as_array_mut);
+    let Some(current) = all.and_then(|all| all.iter_mut().find(|c| c["type"] == condition["type"])) else {
+        return replace(status, condition);
+    };
+    if current["status"] == condition["status"] {
+        condition["lastTransitionTime"] = current["lastTransitionTime"].clone();
+    }
+    *current = condition;
+}
+
 /// The rule of deployments and replica sets: a condition with the same status and reason stays as it
 /// is; with the same status it keeps its transition time.
 pub(crate) fn set(status: &mut Value, mut condition: Value) {

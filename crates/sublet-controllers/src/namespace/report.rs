@@ -17,24 +17,13 @@ const WELL: [(&str, &str, &str); 5] = [
 pub(super) fn status(namespace: &Value, remains: &Remains, now: &str) -> Value {
     let mut status = namespace.get("status").cloned().unwrap_or(json!({}));
     status["phase"] = json!("Terminating");
-    let mut list = status["conditions"].as_array().cloned().unwrap_or_default();
     for (kind, reason, message) in WELL {
         let (is_true, reason, message) = match trouble(kind, remains) {
             Some((reason, message)) => (true, reason, message),
             None => (false, reason, message.to_string()),
         };
-        let mut fresh = conditions::new(kind, is_true, reason, &message, now);
-        match list.iter_mut().find(|c| c["type"] == kind) {
-            Some(current) => {
-                if current["status"] == fresh["status"] {
-                    fresh["lastTransitionTime"] = current["lastTransitionTime"].clone();
-                }
-                *current = fresh;
-            }
-            None => list.push(fresh),
-        }
+        conditions::put(&mut status, conditions::new(kind, is_true, reason, &message, now));
     }
-    status["conditions"] = Value::Array(list);
     status
 }
 

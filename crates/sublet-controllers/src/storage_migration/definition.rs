@@ -1,5 +1,6 @@
 //! What the definition of a custom resource says about the migration of its objects.
 
+use crate::kit::conditions;
 use serde_json::{Value, json};
 use sublet_machinery::ObjectExt;
 use sublet_runtime::resources::CUSTOM_RESOURCE_DEFINITIONS;
@@ -26,7 +27,7 @@ pub(super) async fn ends(ctx: &Ctx, resource: (&str, &str), succeeded: bool) -> 
 
 /// Versions that no object is stored in any longer are forgotten, unless the definition changed while objects were written.
 fn ended(definition: &Value, succeeded: bool, now: &str) -> Value {
-    let began = definition.array_at("/status/conditions").iter().find(|c| c["type"] == CONDITION);
+    let began = conditions::find(&definition["status"], CONDITION);
     let is_unchanged = began.is_some_and(|c| c["observedGeneration"].as_i64() == Some(definition.generation()));
     let (reason, message) = match (succeeded, is_unchanged) {
         (false, _) => ("MigrationFailed", "The migration has failed"),
@@ -44,10 +45,9 @@ fn ended(definition: &Value, succeeded: bool, now: &str) -> Value {
 }
 
 fn condition(definition: &Value, is_true: bool, reason: &str, message: &str, now: &str) -> Value {
-    json!({
-        "type": CONDITION, "status": if is_true { "True" } else { "False" }, "reason": reason, "message": message,
-        "lastTransitionTime": now, "observedGeneration": definition.generation(),
-    })
+    let mut condition = conditions::new(CONDITION, is_true, reason, message, now);
+    condition["observedGeneration"] = json!(definition.generation());
+    condition
 }
 
 /// Applies a status to the definition, when the resource has one.

@@ -128,17 +128,8 @@ async fn fail(ctx: &Ctx, migration: &Value, why: &str) -> Result<Outcome, Client
     exec::put_status(ctx, &MIGRATIONS, migration, status).await.map(|()| Outcome::Done)
 }
 
-/// Sets a condition in its place; its time is that of its last change.
 fn set(ctx: &Ctx, status: &mut Value, kind: &str, is_true: bool, reason: &str, message: &str) {
-    let mut condition = conditions::new(kind, is_true, reason, message, &ctx.clock.rfc3339());
-    if let Some(before) = conditions::find(status, kind).filter(|before| before["status"] == condition["status"]) {
-        condition["lastTransitionTime"] = before["lastTransitionTime"].clone();
-    }
-    let place = status.get_mut("conditions").and_then(Value::as_array_mut).and_then(|all| all.iter_mut().find(|c| c["type"] == kind));
-    match place {
-        Some(place) => *place = condition,
-        None => conditions::replace(status, condition),
-    }
+    conditions::put(status, conditions::new(kind, is_true, reason, message, &ctx.clock.rfc3339()));
 }
 
 #[cfg(test)]
