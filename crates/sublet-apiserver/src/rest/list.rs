@@ -63,103 +63,75 @@ impl Server {
         selection: &Selection,
     ) -> Result<Page, ApiError> {
         let group_resource = &*storage_resource(resource);
-        if let Some(limit) = options.limit.filter(|_| selection.is_everything())
-            && let Some(page) = self.present_page(resource, group_resource, namespace, options, limit).await?
-        {
-            return Ok(page);
-        }
-        let (mut snapshot, start) = if options.continue_token.is_empty() {
-            let snapshot = match options.version {
-                VersionMatch::Latest => self.store().list(group_resource, namespace),
-                VersionMatch::NotOlderThan(version) => {
-                    self.wait_for(version).await?;
-                    self.store().list(group_resource, namespace)
-                }
-                VersionMatch::Exact(version) => {
-                    self.wait_for(version).await?;
-                    self.store()
-                        .list_at(group_resource, namespace, version)
-                        .map_err(|_| ApiError::expired(format!("The resourceVersion for the provided list is too old: {version}")))?
-                }
-            };
-            (snapshot, String::new())
-        } else {
-            self.continued(group_resource, namespace, &options.continue_token)?
-        };
-        // Selectors are about objects in the version that was asked for.
-        if !selection.is_everything() {
-            snapshot.entries = self.entries_at(snapshot.entries, resource).await?;
-        }
         let prefix = format!("{group_resource}/");
-        let mut matching =
-            snapshot.entries.into_iter().filter(|e| start.is_empty() || place(e, &prefix) > &*start).filter(|e| selection.matches(e));
-        let Some(limit) = options.limit else {
-            let entries = self.entries_at(matching.collect(), resource).await?;
-            return Ok(Page { entries, revision: snapshot.revision, continue_token: String::new(), remaining: None });
+        let limit = options.limit.unwrap_or(usize::MAX);
+        let (revision, start) = self.beginning(options).await?;
+        let present = if options.limit.is_some() && selection.is_everything() {
+            // What is before and behind such a page is not looked at.
+            let no_namespace = if resource.namespaced { "" } else { "/" };
+            let after = if start.is_empty() { String::new() } else { format!("{prefix}{no_namespace}{start}") };
+            self.store().page(group_resource, namespace, &after, limit, revision)
+        } else {
+            None
         };
-        let entries: Vec<Arc<Entry>> = matching.by_ref().take(limit).collect();
-        let rest = matching.count();
+        let (entries, revision, rest) = match present {
+            Some((snapshot, rest)) => (snapshot.entries, snapshot.revision, rest),
+            None => {
+                let mut snapshot = self.snapshot(group_resource, namespace, options, revision, &start)?;
+                // Selectors are about objects in the version that was asked for.
+                if !selection.is_everything() {
+                    snapshot.entries = self.entries_at(snapshot.entries, resource).await?;
+                }
+                let behind = snapshot.entries.into_iter().filter(|e| start.is_empty() || place(e, &prefix) > &*start);
+                let mut matching = behind.filter(|e| selection.matches(e));
+                (matching.by_ref().take(limit).collect(), snapshot.revision, matching.count())
+            }
+        };
         let continue_token = match entries.last() {
-            Some(last) if rest > 0 => encode_token(snapshot.revision, place(last, &prefix)),
+            Some(last) if rest > 0 => encode_token(revision, place(last, &prefix)),
             _ => String::new(),
         };
         // As upstream: the number that remains is only told when no selector made it a guess.
         let remaining = (rest > 0 && selection.is_everything()).then_some(rest);
         let entries = self.entries_at(entries, resource).await?;
-        Ok(Page { entries, revision: snapshot.revision, continue_token, remaining })
+        Ok(Page { entries, revision, continue_token, remaining })
     }
 
-    /// A page of the present: what is before and behind it is not looked at. `None` for pages of the past.
-    async fn present_page(
+    /// The revision of a list, when it is not the present, and where it goes on.
+    async fn beginning(&self, options: &ListOptions) -> Result<(Option<u64>, String), ApiError> {
+        if !options.continue_token.is_empty() {
+            return decode_token(&options.continue_token);
+        }
+        if let VersionMatch::NotOlderThan(version) | VersionMatch::Exact(version) = options.version {
+            self.wait_for(version).await?;
+        }
+        let revision = if let VersionMatch::Exact(version) = options.version { Some(version) } else { None };
+        Ok((revision, String::new()))
+    }
+
+    /// All entries at a revision, or now.
+    fn snapshot(
         &self,
-        resource: &Resource,
         group_resource: &str,
         namespace: Option<&str>,
         options: &ListOptions,
-        limit: usize,
-    ) -> Result<Option<Page>, ApiError> {
-        let (mut revision, mut after) = (None, String::new());
-        if options.continue_token.is_empty() {
-            match options.version {
-                VersionMatch::Latest => {}
-                VersionMatch::NotOlderThan(version) => self.wait_for(version).await?,
-                VersionMatch::Exact(version) => {
-                    self.wait_for(version).await?;
-                    revision = Some(version);
-                }
+        revision: Option<u64>,
+        start: &str,
+    ) -> Result<Snapshot, ApiError> {
+        let Some(revision) = revision else { return Ok(self.store().list(group_resource, namespace)) };
+        self.store().list_at(group_resource, namespace, revision).map_err(|_| {
+            if options.continue_token.is_empty() {
+                return ApiError::expired(format!("The resourceVersion for the provided list is too old: {revision}"));
             }
-        } else {
-            let (at, start) = decode_token(&options.continue_token)?;
-            let no_namespace = if resource.namespaced { "" } else { "/" };
-            (revision, after) = (at, format!("{group_resource}/{no_namespace}{start}"));
-        }
-        let Some((snapshot, rest)) = self.store().page(group_resource, namespace, &after, limit, revision) else { return Ok(None) };
-        let continue_token = match snapshot.entries.last() {
-            Some(last) if rest > 0 => encode_token(snapshot.revision, place(last, &format!("{group_resource}/"))),
-            _ => String::new(),
-        };
-        let entries = self.entries_at(snapshot.entries, resource).await?;
-        Ok(Some(Page { entries, revision: snapshot.revision, continue_token, remaining: (rest > 0).then_some(rest) }))
-    }
-
-    fn continued(&self, group_resource: &str, namespace: Option<&str>, token: &str) -> Result<(Snapshot, String), ApiError> {
-        let (revision, start) = decode_token(token)?;
-        let Some(revision) = revision else {
-            return Ok((self.store().list(group_resource, namespace), start));
-        };
-        match self.store().list_at(group_resource, namespace, revision) {
-            Ok(snapshot) => Ok((snapshot, start)),
-            Err(_) => {
-                let mut error = ApiError::expired(
-                    "The provided continue parameter is too old to display a consistent list result. You can start a new list without \
-                     the continue parameter, or use the continue token in this response to retrieve the remainder of the results. \
-                     Continuing with the provided token results in an inconsistent list - objects that were created, modified, or deleted \
-                     between the time the first chunk was returned and now may show up in the list.",
-                );
-                error.continue_token = encode_inconsistent(&start);
-                Err(error)
-            }
-        }
+            let mut error = ApiError::expired(
+                "The provided continue parameter is too old to display a consistent list result. You can start a new list without \
+                 the continue parameter, or use the continue token in this response to retrieve the remainder of the results. \
+                 Continuing with the provided token results in an inconsistent list - objects that were created, modified, or deleted \
+                 between the time the first chunk was returned and now may show up in the list.",
+            );
+            error.continue_token = encode_inconsistent(start);
+            error
+        })
     }
 
     pub(crate) async fn wait_for(&self, version: u64) -> Result<(), ApiError> {
