@@ -3,6 +3,7 @@
 use super::Server;
 use crate::admission::UserInfo;
 use crate::auth::tokens::LAST_USED;
+use crate::auth::{AUTHENTICATED, MASTERS};
 use crate::reader::{Reader, Writer};
 use crate::registry::Resource;
 use crate::rest::write::Written;
@@ -11,11 +12,7 @@ use sublet_machinery::ObjectExt;
 
 /// The identity of loops that belong to the server.
 pub fn system_user() -> UserInfo {
-    UserInfo {
-        name: "system:apiserver".into(),
-        groups: vec!["system:masters".into(), "system:authenticated".into()],
-        ..UserInfo::default()
-    }
+    UserInfo { name: "system:apiserver".into(), groups: vec![MASTERS.into(), AUTHENTICATED.into()], ..UserInfo::default() }
 }
 
 impl Server {

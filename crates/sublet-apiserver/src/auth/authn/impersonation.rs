@@ -2,7 +2,7 @@
 
 use crate::admission::UserInfo;
 use crate::auth::authz::{Authorizer, AuthzAttributes};
-use crate::auth::{ANONYMOUS, AUTHENTICATED, NODE_PREFIX, NODES, UNAUTHENTICATED, service_account_groups, split_service_account};
+use crate::auth::{ANONYMOUS, AUTHENTICATED, MASTERS, NODE_PREFIX, NODES, UNAUTHENTICATED, service_account_groups, split_service_account};
 use http::HeaderMap;
 use percent_encoding::percent_decode_str;
 use sublet_machinery::{ApiError, names};
@@ -13,7 +13,6 @@ const GROUP: &str = "impersonate-group";
 const EXTRA_PREFIX: &str = "impersonate-extra-";
 
 const AUTHENTICATION_GROUP: &str = "authentication.k8s.io";
-const MASTERS: &str = "system:masters";
 /// The claim of a bound token that names the node of its pod.
 const NODE_NAME: &str = "authentication.kubernetes.io/node-name";
 /// From so many groups or extras on, the right to all of them is asked for first.
