@@ -14,6 +14,7 @@ use serde_json::{Value, json};
 use std::collections::{HashMap, HashSet};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
+use sublet_api::condition;
 use sublet_api::{Expose, Mode, Phase, Placement, VirtualCluster, marks};
 use sublet_machinery::ObjectExt;
 use sublet_operator::tenant_service::{self, Reached};
@@ -93,16 +94,8 @@ struct Known {
     generation: i64,
     status: PlaneStatus,
     store_identity: Option<String>,
-    led: Led,
-}
-
-/// Whether the address of a tenant's Service leads to its API server: the host's nodes learn of it on their own time.
-#[derive(Clone, Copy, Default, PartialEq, Eq)]
-enum Led {
-    #[default]
-    Unasked,
-    Since(Instant),
-    Done,
+    /// Since when it is asked whether the address of the tenant's Service leads to its API server.
+    asked: Option<Instant>,
 }
 
 impl Placed {
@@ -163,18 +156,19 @@ impl Placed {
         Ok(presence)
     }
 
-    /// Asks until the address has answered once.
+    /// Whether the address leads to the tenant: the host's nodes learn of it on their own time. One that was ready before
+    /// is not asked again.
     async fn leads(&self, tenant: &Tenant, address: &str) -> bool {
-        let since = match self.known(&tenant.uid).led {
-            Led::Done => return true,
-            Led::Since(since) => since,
-            Led::Unasked => Instant::now(),
-        };
+        if tenant.object.is_condition_true(condition::READY) {
+            return true;
+        }
+        let since = self.known(&tenant.uid).asked.unwrap_or_else(Instant::now);
+        self.change(tenant, |k| k.asked = Some(since));
+        if since.elapsed() > LED_PATIENCE {
+            return true;
+        }
         let connecting = tokio::net::TcpStream::connect((address, tenant_service::API_PORT));
-        let answers = matches!(tokio::time::timeout(LED_TIMEOUT, connecting).await, Ok(Ok(_)));
-        let done = answers || since.elapsed() > LED_PATIENCE;
-        self.change(tenant, |k| k.led = if done { Led::Done } else { Led::Since(since) });
-        done
+        matches!(tokio::time::timeout(LED_TIMEOUT, connecting).await, Ok(Ok(_)))
     }
 
     /// Whether a process may still write for the tenant.
