@@ -63,6 +63,8 @@ struct Watcher {
     gathers: bool,
     /// When the last part was sent.
     sent: Option<Instant>,
+    /// Whether it followed its predecessor closely: then the next one will too, and nobody need wake the watcher for its first event.
+    is_busy: bool,
     /// The present state, as far as it was not shown yet.
     initial: std::vec::IntoIter<Arc<Entry>>,
     /// Whether the end of the present state is to be told.
@@ -116,6 +118,7 @@ impl Server {
             told: 0,
             gathers: !in_process,
             sent: None,
+            is_busy: false,
             initial: Vec::new().into_iter(),
             marks_initial_end: false,
             events: VecDeque::new(),
@@ -194,7 +197,8 @@ impl Watcher {
             }
         }
         if self.gathers {
-            self.sent = Some(Instant::now());
+            let now = Instant::now();
+            self.is_busy = self.sent.replace(now).is_some_and(|sent| now - sent < 2 * GATHER);
         }
         Some(if part.is_empty() { first } else { part.into() })
     }
@@ -280,6 +284,9 @@ impl Watcher {
     }
 
     async fn wait(&mut self) {
+        if std::mem::take(&mut self.is_busy) {
+            return self.gather().await;
+        }
         let bookmark_at = self.bookmarks.unwrap_or(self.deadline).min(self.deadline);
         tokio::select! {
             // The sender lives as long as the store, which this watcher holds.

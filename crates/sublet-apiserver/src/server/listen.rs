@@ -1,6 +1,7 @@
 //! HTTPS: accepts connections and hands their requests to the server.
 
 mod connections;
+mod gathered;
 mod io;
 
 use super::Server;
@@ -9,6 +10,7 @@ use crate::audit::RemoteAddress;
 use crate::auth::authn::certificate;
 use crate::auth::tls::ServerTls;
 use connections::{Connection, Connections, Slot};
+use gathered::Gathered;
 use hyper::body::Incoming;
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioIo, TokioTimer};
@@ -150,11 +152,16 @@ async fn connection(
         .max_pending_accept_reset_streams(RESETS_MAX)
         .max_local_error_reset_streams(RESETS_MAX)
         .keep_alive_interval(Duration::from_secs(30));
-    let connection = builder.serve_connection_with_upgrades(TokioIo::new(stream), service);
+    let stream = Gathered::new(stream);
+    let connection = builder.serve_connection_with_upgrades(TokioIo::new(stream.clone()), service);
     let mut connection = std::pin::pin!(connection);
-    tokio::select! {
-        ended = connection.as_mut() => return ended,
-        () = slot.connection.close.cancelled() => connection.as_mut().graceful_shutdown(),
-    }
-    tokio::time::timeout(CLOSE_TIMEOUT, connection).await?
+    let close = slot.connection.close.cancelled();
+    let connection = async move {
+        tokio::select! {
+            ended = connection.as_mut() => return ended,
+            () = close => connection.as_mut().graceful_shutdown(),
+        }
+        tokio::time::timeout(CLOSE_TIMEOUT, connection).await?
+    };
+    stream.drive(connection, || slot.connection.has_several()).await
 }

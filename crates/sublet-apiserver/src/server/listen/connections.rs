@@ -162,6 +162,11 @@ impl Connection {
         self.requests.load(Ordering::Relaxed) == 0
     }
 
+    /// Whether several requests are under way.
+    pub fn has_several(&self) -> bool {
+        self.requests.load(Ordering::Relaxed) > 1
+    }
+
     /// Counts a request until what is returned is dropped.
     pub fn request(self: &Arc<Self>) -> Request {
         self.requests.fetch_add(1, Ordering::Relaxed);
