@@ -129,3 +129,29 @@ async fn bodies_that_do_not_end_leave_room_for_others() {
     open.shutdown().await;
     assert_eq!(send(&server, "POST", CONFIG_MAPS, "application/json", config_map("")).await.status(), 201);
 }
+
+/// Changes that name no version are made anew as often as somebody else was faster: none of many at once is refused.
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn patches_of_one_object_at_once_are_all_made() {
+    const WRITERS: usize = 100;
+    const PATCHES: usize = 10;
+    let server = server().await;
+    assert_eq!(send(&server, "POST", CONFIG_MAPS, "application/json", config_map("")).await.status(), 201);
+    let writers = (0..WRITERS).map(|writer| {
+        let server = server.clone();
+        tokio::spawn(async move {
+            for patch in 0..PATCHES {
+                let body = json!({"data": {format!("{writer}-{patch}"): "x"}}).to_string();
+                let answer = send(&server, "PATCH", &format!("{CONFIG_MAPS}/a"), "application/merge-patch+json", body).await;
+                assert_eq!(answer.status(), 200);
+            }
+        })
+    });
+    for writer in writers.collect::<Vec<_>>() {
+        writer.await.expect("every patch is made");
+    }
+    let answer = send(&server, "GET", &format!("{CONFIG_MAPS}/a"), "application/json", "").await;
+    let body = answer.into_body().collect().await.expect("a body").to_bytes();
+    let object: Value = serde_json::from_slice(&body).expect("JSON");
+    assert_eq!(object["data"].as_object().map(serde_json::Map::len), Some(WRITERS * PATCHES));
+}

@@ -19,7 +19,7 @@ use std::sync::Arc;
 use sublet_machinery::{ApiError, FieldError, FieldPath, ObjectExt};
 use sublet_storage::{Expect, StorageError};
 
-const DELETE_TRIES_MAX: usize = 16;
+const DELETE_TRIES_MAX: usize = 64;
 const ORPHAN: &str = "orphan";
 const FOREGROUND: &str = "foregroundDeletion";
 
@@ -163,7 +163,11 @@ impl Server {
     ) -> Result<(Written, bool), ApiError> {
         let resource = &request.resource;
         let bucket = storage_resource(resource);
-        for _ in 0..DELETE_TRIES_MAX {
+        let mut turn = None;
+        for attempt in 0..DELETE_TRIES_MAX {
+            if attempt > 0 && turn.is_none() {
+                turn = self.turn(&bucket, namespace, name).await;
+            }
             let entry = self.store().get(&bucket, namespace, name).ok_or_else(|| request.not_found(name))?;
             let old = Arc::new(self.object_at(entry.value(), resource).await?);
             check_preconditions(resource, &old, options)?;

@@ -26,7 +26,7 @@ use sublet_machinery::{ApiError, FieldError, FieldPath, ObjectExt};
 use sublet_storage::{Expect, StorageError};
 
 /// Tries of an update that other writers keep overtaking.
-const UPDATE_TRIES_MAX: usize = 16;
+const UPDATE_TRIES_MAX: usize = 64;
 /// Tries of a create with generateName that hits a taken name.
 const GENERATE_TRIES_MAX: usize = 8;
 
@@ -259,10 +259,13 @@ impl Server {
         dry_run: bool,
         change: impl Fn(&Value) -> Result<Change, ApiError>,
     ) -> Result<Written, ApiError> {
-        let name = &request.info.name;
-        for _ in 0..UPDATE_TRIES_MAX {
-            let entry =
-                self.store().get(&storage_resource(&request.resource), request.namespace(), name).ok_or_else(|| request.not_found(name))?;
+        let (name, bucket) = (&request.info.name, storage_resource(&request.resource));
+        let mut turn = None;
+        for attempt in 0..UPDATE_TRIES_MAX {
+            if attempt > 0 && turn.is_none() {
+                turn = self.turn(&bucket, request.namespace(), name).await;
+            }
+            let entry = self.store().get(&bucket, request.namespace(), name).ok_or_else(|| request.not_found(name))?;
             let old = self.object_at(entry.value(), &request.resource).await?;
             let (mut new, settled) = match change(&old)? {
                 Change::To(new) => (new, false),

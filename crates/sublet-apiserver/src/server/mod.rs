@@ -17,6 +17,7 @@ mod metrics;
 mod policies;
 mod security;
 mod system;
+mod turns;
 mod upkeep;
 mod usage;
 mod websocket;
@@ -116,6 +117,7 @@ struct Inner {
     auditor: RwLock<Option<Arc<Auditor>>>,
     flow: FlowControl,
     bounds: bounds::Bounds,
+    turns: turns::Turns,
     stop: CancellationToken,
     metrics: metrics::Metrics,
     name: String,
@@ -145,6 +147,7 @@ impl Server {
                 auditor: RwLock::default(),
                 flow: FlowControl::default(),
                 bounds: bounds::Bounds::default(),
+                turns: turns::Turns::default(),
                 stop: CancellationToken::new(),
                 metrics: metrics::Metrics::default(),
                 name: config.name,

@@ -65,6 +65,7 @@ impl Server {
     }
 
     async fn take_from_budget(&self, pod: &Value, dry_run: bool) -> Result<(), ApiError> {
+        let mut turn = None;
         for _ in 0..TRIES_MAX {
             let budgets: Vec<_> = self.list(BUDGETS, Some(pod.namespace())).into_iter().filter(|b| covers(b, pod)).collect();
             let budget = match budgets.as_slice() {
@@ -82,8 +83,10 @@ impl Server {
             if dry_run {
                 return Ok(());
             }
+            let name = updated.name().to_string();
             match Writer::update(self, BUDGETS, updated).await {
                 Ok(_) => return Ok(()),
+                Err(error) if error.is(Reason::Conflict) && turn.is_none() => turn = self.turn(BUDGETS, pod.namespace(), &name).await,
                 Err(error) if error.is(Reason::Conflict) => {}
                 Err(error) => return Err(error),
             }
