@@ -8,7 +8,7 @@ mod support;
 use anyhow::{Context as _, Result, ensure};
 use bytes::Bytes;
 use clap::Parser;
-use serde_json::json;
+use serde_json::{Value, json};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -21,6 +21,7 @@ use tokio::task::JoinSet;
 use tokio::time::Instant;
 
 const CONFIG_MAPS: &str = "/api/v1/namespaces/default/configmaps";
+const PODS: &str = "/api/v1/namespaces/default/pods";
 const DEFINITIONS: &str = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions";
 const JSON: &str = "application/json";
 const PROTOBUF: &str = "application/vnd.kubernetes.protobuf";
@@ -29,13 +30,16 @@ const APPLY: &str = "application/apply-patch+yaml";
 
 #[derive(Parser)]
 struct Arguments {
-    /// Parts to measure: tenants, objects, watchers, definitions
-    #[arg(long, value_delimiter = ',', default_value = "tenants,objects,watchers,definitions")]
+    /// Parts to measure: tenants, objects, pods, watchers, definitions
+    #[arg(long, value_delimiter = ',', default_value = "tenants,objects,pods,watchers,definitions")]
     only: Vec<String>,
     #[arg(long, value_delimiter = ',', default_value = "1,10,100")]
     tenants: Vec<usize>,
     #[arg(long, value_delimiter = ',', default_value = "1000,10000,100000")]
     objects: Vec<usize>,
+    /// The other server must take pods whose service account nobody made: `--disable-admission-plugins=ServiceAccount`
+    #[arg(long, value_delimiter = ',', default_value = "1000,10000")]
+    pods: Vec<usize>,
     #[arg(long, value_delimiter = ',', default_value = "10,100,1000")]
     watchers: Vec<usize>,
     #[arg(long, value_delimiter = ',', default_value = "10,100,1000")]
@@ -75,7 +79,9 @@ async fn bench(arguments: Arguments) -> Result<()> {
     if wants("tenants") {
         by_tenants(&arguments, other.as_ref()).await?;
     }
-    for (part, measure) in [("objects", Part::Objects), ("watchers", Part::Watchers), ("definitions", Part::Definitions)] {
+    for (part, measure) in
+        [("objects", Part::Objects), ("pods", Part::Pods), ("watchers", Part::Watchers), ("definitions", Part::Definitions)]
+    {
         if !wants(part) {
             continue;
         }
@@ -131,6 +137,7 @@ async fn by_tenants(arguments: &Arguments, other: Option<&Place>) -> Result<()> 
 #[derive(Clone, Copy)]
 enum Part {
     Objects,
+    Pods,
     Watchers,
     Definitions,
 }
@@ -138,7 +145,8 @@ enum Part {
 impl Part {
     async fn run(self, place: &Place, arguments: &Arguments) -> Result<()> {
         match self {
-            Self::Objects => place.by_objects(arguments).await,
+            Self::Objects => place.by_objects(arguments, "ConfigMaps", CONFIG_MAPS, objects::config_map, &arguments.objects).await,
+            Self::Pods => place.by_objects(arguments, "Pods", PODS, objects::pod, &arguments.pods).await,
             Self::Watchers => place.by_watchers(arguments).await,
             Self::Definitions => place.by_definitions(arguments).await,
         }
@@ -250,30 +258,48 @@ impl Place {
         Ok(rows)
     }
 
-    async fn by_objects(&self, arguments: &Arguments) -> Result<()> {
+    async fn by_objects(
+        &self,
+        arguments: &Arguments,
+        kind: &str,
+        collection: &'static str,
+        object: fn(&str, &str) -> Value,
+        totals: &[usize],
+    ) -> Result<()> {
         let mut rows = Vec::new();
         let (mut filled, clients) = (0, arguments.clients);
         let idle = self.usage()?.memory_kib;
-        for total in &arguments.objects {
+        for total in totals {
             let from = filled;
-            let fill = move |i: usize| put("POST", CONFIG_MAPS.into(), JSON, encoded(&format!("f-{}", from + i), JSON));
+            let fill = move |i: usize| put("POST", collection.into(), JSON, object("default", &format!("f-{}", from + i)).to_string());
             let (_, made) = self.measured("create", total - filled, clients, fill).await?;
             filled = *total;
-            tokio::time::sleep(Duration::from_secs(2)).await;
-            let memory = (self.usage()?.memory_kib - idle) / *total as f64;
+            tokio::time::sleep(Duration::from_secs(10)).await;
+            let memory = self.usage()?.memory_kib;
             let some = arguments.operations.min(1000);
             let all = filled;
-            let spread = move |i: usize| format!("{CONFIG_MAPS}/f-{}", (i * 7919) % all);
+            let spread = move |i: usize| format!("{collection}/f-{}", (i * 7919) % all);
             let read = self.measured("get", some, clients, move |i| get(spread(i), JSON)).await?.1;
             let changed = self.measured("merge patch", some, clients, move |i| put("PATCH", spread(i), MERGE, patch(i))).await?.1;
-            let page = self.measured("page of 500", 40, 2, |_| get(format!("{CONFIG_MAPS}?limit=500"), JSON)).await?.1;
-            let selected = self.measured("selector of none", 20, 2, |_| get(format!("{CONFIG_MAPS}?labelSelector=a=none"), JSON)).await?.1;
-            let whole = self.measured("whole list", 4, 1, |_| get(format!("{CONFIG_MAPS}?resourceVersion=0"), JSON)).await?.1;
-            let cells = [made, read, changed, page, selected, whole, whole * 1000.0 / *total as f64, memory];
+            let page = self.measured("page of 500", 40, 2, move |_| get(format!("{collection}?limit=500"), JSON)).await?.1;
+            let selected =
+                self.measured("selector of none", 20, 2, move |_| get(format!("{collection}?labelSelector=a=none"), JSON)).await?.1;
+            let whole = self.measured("whole list", 4, 1, move |_| get(format!("{collection}?resourceVersion=0"), JSON)).await?.1;
+            let cells = [
+                made,
+                read,
+                changed,
+                page,
+                selected,
+                whole,
+                whole * 1000.0 / *total as f64,
+                (memory - idle) / *total as f64,
+                memory / 1024.0,
+            ];
             rows.push(std::iter::once(total.to_string()).chain(cells.map(number)).collect());
         }
         let head = [
-            "ConfigMaps",
+            kind,
             "create",
             "get",
             "merge patch",
@@ -282,6 +308,7 @@ impl Place {
             "whole list",
             "per 1,000 of it",
             "KiB per object",
+            "MiB in all",
         ];
         table::print(&format!("{}: CPU ms per operation as objects grow", self.name), &head, &rows);
         Ok(())
