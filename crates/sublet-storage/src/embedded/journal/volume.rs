@@ -15,6 +15,10 @@ const SEGMENT_FILES: [&str; 2] = ["0", "1"];
 /// Writes of a store that its file could not take, beside that file.
 const UNSAVED_SUFFIX: &str = ".unsaved";
 
+/// Zeros that are written ahead of the frames. What lies within a file is made durable by one write of the disk; what makes it longer
+/// takes another one for its length, and on most file systems a commit of theirs.
+const AHEAD_BYTES: u64 = 256 << 10;
+
 /// One of the two files of a journal.
 pub(in crate::embedded) trait Segment: Send {
     fn read(&mut self) -> io::Result<Vec<u8>>;
@@ -83,7 +87,9 @@ impl Volume for Folder {
         let open = |name: &str| -> Result<Box<dyn Segment>, StorageError> {
             let path = self.dir.join(name);
             let failed = |error: io::Error| StorageError::Failed(format!("cannot open {}: {}", path.display(), file::io_text(&error)));
-            Ok(Box::new(file::open_file(&path).map_err(failed)?))
+            let file = file::open_file(&path).map_err(failed)?;
+            let length = file.metadata().map_err(failed)?.len();
+            Ok(Box::new(SegmentFile { file, length }))
         };
         let segments = [open(SEGMENT_FILES[0])?, open(SEGMENT_FILES[1])?];
         file::sync_parent(&self.dir.join(SEGMENT_FILES[0]));
@@ -149,24 +155,37 @@ impl Volume for Folder {
     }
 }
 
-impl Segment for std::fs::File {
+struct SegmentFile {
+    file: std::fs::File,
+    length: u64,
+}
+
+impl Segment for SegmentFile {
     fn read(&mut self) -> io::Result<Vec<u8>> {
-        let mut bytes = vec![0; usize::try_from(self.metadata()?.len()).unwrap_or(usize::MAX)];
-        self.read_exact_at(&mut bytes, 0)?;
+        let mut bytes = vec![0; usize::try_from(self.file.metadata()?.len()).unwrap_or(usize::MAX)];
+        self.file.read_exact_at(&mut bytes, 0)?;
         Ok(bytes)
     }
 
     fn write_at(&mut self, offset: u64, bytes: &[u8]) -> io::Result<()> {
-        self.write_all_at(bytes, offset)
+        self.file.write_all_at(bytes, offset)?;
+        let end = offset + bytes.len() as u64;
+        if end > self.length {
+            // Without room for more than the frame, the frame is there all the same.
+            let ahead = self.file.write_all_at(&vec![0; AHEAD_BYTES as usize], end);
+            self.length = end + if ahead.is_ok() { AHEAD_BYTES } else { 0 };
+        }
+        Ok(())
     }
 
     fn sync(&mut self) -> io::Result<()> {
-        self.sync_data()
+        self.file.sync_data()
     }
 
     fn empty(&mut self) -> io::Result<()> {
-        self.set_len(0)?;
-        self.sync_data()
+        self.file.set_len(0)?;
+        self.length = 0;
+        self.file.sync_data()
     }
 }
 
@@ -218,5 +237,33 @@ mod tests {
         let _lock = folder.lock().unwrap();
         assert!(folder.other(&store, "../../journal").unwrap().is_none());
         assert!(folder.lock().is_err_and(|e| e.to_string().contains("in use by another process")));
+    }
+
+    #[test]
+    fn a_frame_makes_its_file_longer_than_it_is_once_for_many() {
+        let dir = tempfile::tempdir().unwrap();
+        let folder = Folder::new(dir.path().join("journal"));
+        let _lock = folder.lock().unwrap();
+        let [mut segment, _] = folder.segments().unwrap();
+        let length = || std::fs::metadata(dir.path().join("journal/0")).unwrap().len();
+        let mut end = 0;
+        let mut lengths = std::collections::BTreeSet::new();
+        for _ in 0..1000 {
+            segment.write_at(end, &[7; 600]).unwrap();
+            end += 600;
+            lengths.insert(length());
+        }
+        assert!(lengths.len() < 5 && length() >= end, "{lengths:?}");
+        let bytes = segment.read().unwrap();
+        let (frames, ahead) = bytes.split_at(end as usize);
+        assert!(frames.iter().all(|b| *b == 7) && ahead.iter().all(|b| *b == 0));
+        // What was there is kept by a program that opens it.
+        let [mut again, _] = folder.segments().unwrap();
+        again.write_at(0, &[8; 600]).unwrap();
+        assert_eq!((length(), again.read().unwrap()[600]), (bytes.len() as u64, 7));
+        again.empty().unwrap();
+        assert_eq!(length(), 0);
+        again.write_at(0, &[9]).unwrap();
+        assert_eq!(again.read().unwrap()[..2], [9, 0]);
     }
 }
