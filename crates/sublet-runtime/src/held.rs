@@ -4,7 +4,7 @@ use crate::resources::{
     CLUSTER_ROLES, CONFIG_MAPS, EVENTS, NAMESPACES, PRIORITY_CLASSES, SECRETS, SERVICE_ACCOUNTS, STORAGE_CLASSES, VIRTUAL_CLUSTERS,
 };
 use serde_json::Value;
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 use sublet_machinery::Gvr;
 
 /// Kinds that every cluster has many of and that are read one at a time: a parsed object takes five to
@@ -23,6 +23,17 @@ impl Held {
     /// `as_text` as [`is_kept_as_text`] says.
     pub fn new(object: &Arc<Value>, as_text: bool) -> Self {
         if as_text { Self::Text(object.to_string().into()) } else { Self::Parsed(object.clone()) }
+    }
+
+    /// Whether it is this object, parsed.
+    pub fn is_parsed(&self, object: &Weak<Value>) -> bool {
+        matches!(self, Self::Parsed(own) if std::ptr::eq(Arc::as_ptr(own), object.as_ptr()))
+    }
+
+    pub fn become_text(&mut self) {
+        if let Self::Parsed(object) = self {
+            *self = Self::Text(object.to_string().into());
+        }
     }
 
     pub fn object(&self) -> Arc<Value> {
@@ -46,7 +57,10 @@ mod tests {
     fn an_object_comes_back_as_it_was() {
         let object = Arc::new(json!({"metadata": {"name": "a", "labels": {"x": "\u{7f}\"ü"}}, "data": {"n": 1.5e300, "big": u64::MAX}}));
         for as_text in [false, true] {
-            assert_eq!(Held::new(&object, as_text).object(), object);
+            let mut held = Held::new(&object, as_text);
+            assert_eq!(held.object(), object);
+            held.become_text();
+            assert_eq!(held.object(), object);
         }
     }
 }

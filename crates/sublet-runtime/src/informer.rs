@@ -4,7 +4,7 @@ use crate::client::{Client, ClientError, ListOptions, WatchEvent};
 use crate::held::{Held, is_kept_as_text};
 use futures::StreamExt;
 use serde_json::Value;
-use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
 use std::sync::{Arc, RwLock, Weak};
 use std::time::Duration;
 use sublet_machinery::{Gvr, NamespacedName, ObjectExt};
@@ -14,6 +14,10 @@ use tokio_util::sync::CancellationToken;
 const LIST_PAGE_ITEMS: u32 = 500;
 const RETRY_FIRST: Duration = Duration::from_millis(50);
 const RETRY_MAX: Duration = Duration::from_secs(15);
+/// Objects that stay parsed: those that changed last, for they are read most. The others are text, a tenth of the memory.
+const PARSED: usize = 256;
+/// How many changes are noted before the older ones become text: what is parsed at most.
+const PARSED_MAX: usize = 2 * PARSED;
 
 /// Which objects of a resource an informer holds.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Default)]
@@ -70,6 +74,8 @@ struct Store {
     by_owner: HashMap<String, BTreeSet<NamespacedName>>,
     by_index: HashMap<(&'static str, String), BTreeSet<NamespacedName>>,
     index_fns: Vec<(&'static str, IndexFn)>,
+    /// What is kept parsed, the oldest first. What changed since, or is gone, has nothing behind it any more.
+    parsed: VecDeque<(NamespacedName, Weak<Value>)>,
     resource_version: String,
     /// What our own writes made of an object, as long as the watch has not come that far.
     ahead: HashMap<NamespacedName, Ahead>,
@@ -360,7 +366,7 @@ impl Informer {
             if own_write {
                 store.ahead.insert(key.clone(), Ahead::Written(at));
             }
-            store.objects.insert(key.clone(), Held::new(&new, self.as_text));
+            store.keep(&key, &new, self.as_text);
             if let Some(old) = &old {
                 store.unindex(&key, old);
             }
@@ -401,6 +407,24 @@ impl Informer {
 }
 
 impl Store {
+    fn keep(&mut self, key: &NamespacedName, object: &Arc<Value>, as_text: bool) {
+        self.objects.insert(key.clone(), Held::new(object, as_text));
+        if as_text {
+            return;
+        }
+        self.parsed.push_back((key.clone(), Arc::downgrade(object)));
+        if self.parsed.len() <= PARSED_MAX {
+            return;
+        }
+        let objects = &mut self.objects;
+        self.parsed.retain(|(key, object)| objects.get(key).is_some_and(|held| held.is_parsed(object)));
+        for (key, _) in self.parsed.drain(..self.parsed.len().saturating_sub(PARSED)) {
+            if let Some(held) = objects.get_mut(&key) {
+                held.become_text();
+            }
+        }
+    }
+
     fn take(&mut self, key: &NamespacedName) -> Option<Arc<Value>> {
         let old = self.objects.remove(key)?.object();
         self.unindex(key, &old);
@@ -525,6 +549,28 @@ mod tests {
         informer.remove(&key, None);
         assert!(informer.owned_by("o2").is_empty() && informer.by_index("version", "2").is_empty());
         assert_eq!(*seen.lock().unwrap(), [(false, true), (true, true), (true, false)]);
+    }
+
+    #[test]
+    fn what_changed_last_is_kept_parsed() {
+        let informer = Informer::new(crate::resources::PODS, Scope::default());
+        let put = |i: usize, version: &str| informer.put(NamespacedName::new("n", format!("{i}")), pod(&i.to_string(), version, "o"));
+        let parsed = || {
+            let store = informer.store.read().unwrap();
+            (store.objects.values().filter(|held| matches!(held, Held::Parsed(_))).count(), store.parsed.len())
+        };
+        const ALL: usize = 5 * PARSED;
+        (0..ALL).for_each(|i| put(i, "1"));
+        assert!((PARSED..=PARSED_MAX).contains(&parsed().0), "{:?}", parsed());
+        assert!(informer.store.read().unwrap().parsed.iter().any(|(key, _)| key.name == (ALL - 1).to_string()));
+        // One that changes all the time does not push the others out.
+        (0..ALL).for_each(|version| put(ALL - 1, &(version + 2).to_string()));
+        assert!((PARSED..=PARSED_MAX).contains(&parsed().0) && parsed().1 <= PARSED_MAX, "{:?}", parsed());
+        let all = informer.list(None);
+        assert_eq!((all.len(), informer.owned_by("o").len()), (ALL, ALL));
+        assert!(all.iter().all(|o| informer.get("n", o.name()).as_ref() == Some(o)));
+        (0..ALL).for_each(|i| informer.remove(&NamespacedName::new("n", format!("{i}")), None));
+        assert!(informer.is_empty() && informer.owned_by("o").is_empty());
     }
 
     fn versioned(name: &str, version: &str, uid: &str) -> Value {
