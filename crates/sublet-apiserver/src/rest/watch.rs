@@ -31,9 +31,11 @@ const EVENTS_BATCH: usize = 256;
 /// Bytes of lines that are sent as one part, and steps to gather them.
 const PART_BYTES_MAX: usize = 16 << 10;
 const PART_STEPS_MAX: usize = 64;
-/// What happens so soon after the last part goes together in the next one: a part costs more than what is in it, in wake-ups, records
-/// and writes, for each watcher. The first event after a pause waits for nothing.
+/// A watch on which much happens sends a part so often, with all that happened in between: a part costs more than what is in it, in
+/// wake-ups, records and writes, for each watcher.
 const GATHER: Duration = Duration::from_millis(10);
+/// Parts that a watch may send at once after a pause. What people and controllers do one after the other waits for nothing.
+const PARTS_AT_ONCE: u32 = 16;
 const BOOKMARK_INTERVAL: Duration = Duration::from_secs(60);
 /// Watches without a time-out end between this and twice this, as upstream's.
 const TIMEOUT_MIN: Duration = Duration::from_secs(1800);
@@ -61,10 +63,8 @@ struct Watcher {
     told: u64,
     /// Whether it waits for more before it sends again.
     gathers: bool,
-    /// When the last part was sent.
-    sent: Option<Instant>,
-    /// Whether it followed its predecessor closely: then the next one will too, and nobody need wake the watcher for its first event.
-    is_busy: bool,
+    /// When the next part may be sent. Until then nobody need wake the watcher.
+    next_at: Instant,
     /// The present state, as far as it was not shown yet.
     initial: std::vec::IntoIter<Arc<Entry>>,
     /// Whether the end of the present state is to be told.
@@ -117,8 +117,7 @@ impl Server {
             taken_to: 0,
             told: 0,
             gathers: !in_process,
-            sent: None,
-            is_busy: false,
+            next_at: Instant::now(),
             initial: Vec::new().into_iter(),
             marks_initial_end: false,
             events: VecDeque::new(),
@@ -198,7 +197,8 @@ impl Watcher {
         }
         if self.gathers {
             let now = Instant::now();
-            self.is_busy = self.sent.replace(now).is_some_and(|sent| now - sent < 2 * GATHER);
+            let earliest = now.checked_sub(PARTS_AT_ONCE * GATHER).map_or(self.next_at, |earliest| self.next_at.max(earliest));
+            self.next_at = earliest.min(now) + GATHER;
         }
         Some(if part.is_empty() { first } else { part.into() })
     }
@@ -215,6 +215,10 @@ impl Watcher {
             if self.go_on() {
                 // What is not selected costs time too, and others want to have theirs.
                 tokio::task::coop::consume_budget().await;
+                continue;
+            }
+            if self.next_at > Instant::now() {
+                self.gather().await;
                 continue;
             }
             self.changes.mark_unchanged();
@@ -284,13 +288,10 @@ impl Watcher {
     }
 
     async fn wait(&mut self) {
-        if std::mem::take(&mut self.is_busy) {
-            return self.gather().await;
-        }
         let bookmark_at = self.bookmarks.unwrap_or(self.deadline).min(self.deadline);
         tokio::select! {
             // The sender lives as long as the store, which this watcher holds.
-            _ = self.changes.changed() => self.gather().await,
+            _ = self.changes.changed() => {}
             () = tokio::time::sleep_until(bookmark_at) => {
                 if self.bookmarks.is_some() {
                     self.bookmarks = Some(Instant::now() + BOOKMARK_INTERVAL);
@@ -309,11 +310,10 @@ impl Watcher {
         }
     }
 
-    /// Lets more come, when the last part is only just sent.
+    /// Lets more come.
     async fn gather(&mut self) {
-        let Some(until) = self.sent.map(|sent| sent + GATHER).filter(|until| *until > Instant::now()) else { return };
         tokio::select! {
-            () = tokio::time::sleep_until(until) => {}
+            () = tokio::time::sleep_until(self.next_at) => {}
             () = self.stop.cancelled() => self.ended = true,
         }
     }
