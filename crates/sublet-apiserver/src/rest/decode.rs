@@ -6,7 +6,7 @@ use crate::facts::builtin;
 use crate::http::negotiate::{PROTOBUF, content_type};
 use crate::protobuf;
 use crate::registry::Resource;
-use serde_json::{Value, json};
+use serde_json::{Map, Value, json};
 use std::borrow::Cow;
 use sublet_machinery::structural::{self, Decoded};
 use sublet_machinery::{ApiError, FieldError, FieldPath, ObjectExt, apply};
@@ -95,7 +95,7 @@ pub fn object(request: &ResourceRequest<'_>, options_kind: &str) -> Result<Value
         // The YAML reader's errors come as one.
         strict_yaml = vec![format!("yaml: unmarshal errors:\n  {}", strict_yaml.join("\n  "))];
     }
-    let object = read(request, &text, strict_yaml, validation).map_err(|unreadable| match unreadable {
+    let object = read(request, &text, Map::new(), strict_yaml, validation).map_err(|unreadable| match unreadable {
         Unreadable::Unrecognized(why) => {
             unrecognized(&request.resource, &request.body, &format!("couldn't get version/kind; json parse error: {why}"))
         }
@@ -169,22 +169,35 @@ fn go_kind(api_version: &str, kind: &str) -> String {
     format!("{slash}{api_version}, Kind={kind}")
 }
 
-/// Makes a patched object conform to the schema again; what does not is told with the patch.
+/// Makes a patched object conform to the schema again; what does not is told with the patch. Parts of the live object that the patch
+/// left alone were read before.
 pub fn conform(
     request: &ResourceRequest<'_>,
-    value: &Value,
+    live: &Value,
+    mut value: Value,
     strict: Vec<String>,
     validation: FieldValidation,
     strategic: bool,
     patch: impl Fn() -> String,
 ) -> Result<Value, ApiError> {
-    let text = serde_json::to_vec(value).expect("a Value is always writable");
-    read(request, &text, strict, validation).map_err(|unreadable| match unreadable {
+    let kept = if request.resource.custom.is_none() { take_unchanged(live, &mut value) } else { Map::new() };
+    let text = serde_json::to_vec(&value).expect("a Value is always writable");
+    read(request, &text, kept, strict, validation).map_err(|unreadable| match unreadable {
         Unreadable::Mistyped { restore, .. } if strategic => unfit_patch(patch(), restore),
         Unreadable::Unrecognized(why) | Unreadable::Unfit(why) | Unreadable::Mistyped { why, .. } => unfit_patch(patch(), why),
         Unreadable::Other(error) if error.code == 400 && request.resource.custom.is_none() => unfit_patch(patch(), error.message),
         Unreadable::Other(error) => error,
     })
+}
+
+/// Takes out what is as it was, but for what tells the type.
+fn take_unchanged(live: &Value, value: &mut Value) -> Map<String, Value> {
+    let Value::Object(parts) = value else { return Map::new() };
+    let (kept, changed) = std::mem::take(parts)
+        .into_iter()
+        .partition(|(key, part)| !matches!(key.as_str(), "apiVersion" | "kind") && live.get(key).is_some_and(|before| before == part));
+    *parts = changed;
+    kept
 }
 
 /// A patch that makes something else of the object than one of its kind.
@@ -206,8 +219,15 @@ enum Unreadable {
     Other(ApiError),
 }
 
-/// Reads an object of the resource's kind: wrong types are refused, unknown fields handled as asked.
-fn read(request: &ResourceRequest<'_>, text: &[u8], strict: Vec<String>, validation: FieldValidation) -> Result<Value, Unreadable> {
+/// Reads an object of the resource's kind: wrong types are refused, unknown fields handled as asked. `kept` are parts of it that were
+/// read before.
+fn read(
+    request: &ResourceRequest<'_>,
+    text: &[u8],
+    kept: Map<String, Value>,
+    strict: Vec<String>,
+    validation: FieldValidation,
+) -> Result<Value, Unreadable> {
     let resource = &request.resource;
     let syntax = |e: structural::SyntaxError| Unreadable::Unrecognized(e.to_string());
     let mut problems = strict;
@@ -215,6 +235,9 @@ fn read(request: &ResourceRequest<'_>, text: &[u8], strict: Vec<String>, validat
     if resource.custom.is_none() {
         let decoded = structural::decode_typed(text, resource.schema.node()).map_err(syntax)?;
         value = decoded.value;
+        if let Value::Object(parts) = &mut value {
+            parts.extend(kept);
+        }
         if let Some(why) = decoded.type_error {
             tells_its_type(text).map_err(Unreadable::Unrecognized)?;
             check_type(resource, &mut value).map_err(Unreadable::Other)?;

@@ -65,11 +65,15 @@ impl Server {
         // Told once, however often the patch is tried.
         let strict = std::sync::Mutex::new(strict);
         let change = |live: &Value| {
-            let mut new = merge(live)?;
-            keep_identity(live, &mut new)?;
+            let patched = || {
+                let mut new = merge(live)?;
+                keep_identity(live, &mut new)?;
+                Ok::<_, ApiError>(new)
+            };
+            let new = patched()?;
             let strict = std::mem::take(&mut *strict.lock().expect("no holder of this lock panics"));
-            let patch = || told.map_or_else(|| new.to_string(), go_text);
-            decode::conform(request, &new, strict, validation, told.is_some(), patch).map(Change::To)
+            let patch = || told.map_or_else(|| patched().unwrap_or_default().to_string(), go_text);
+            decode::conform(request, live, new, strict, validation, told.is_some(), patch).map(Change::To)
         };
         let written = self.modify(request, Some(&manager), dry_run, change).await?;
         self.present_written(request, StatusCode::OK, &written).await

@@ -617,19 +617,7 @@ fn check_name(request: &ResourceRequest<'_>, object: &Value) -> Result<(), ApiEr
 
 /// Whether an update changes nothing worth a revision. The resourceVersion does not count.
 fn is_same(new: &Value, old: &Value) -> bool {
-    let (Some(new), Some(old)) = (new.as_object(), old.as_object()) else { return new == old };
-    new.len() == old.len()
-        && new.iter().all(|(key, value)| match old.get(key) {
-            Some(before) if key == "metadata" => {
-                let fields = |m: &Value| {
-                    m.as_object()
-                        .map(|m| m.iter().filter(|(k, _)| *k != "resourceVersion").map(|(k, v)| (k.clone(), v.clone())).collect::<Vec<_>>())
-                };
-                fields(value) == fields(before)
-            }
-            Some(before) => value == before,
-            None => false,
-        })
+    apply::equal_without(new, old, &["metadata", "resourceVersion"])
 }
 
 /// Deletion was asked for and nothing holds the object any more.

@@ -316,7 +316,7 @@ fn equal_but_for_times(a: Option<&Value>, b: Option<&Value>) -> bool {
 }
 
 /// Equality of two maps but for what stands at a path.
-fn equal_without(a: &Value, b: &Value, path: &[&str]) -> bool {
+pub fn equal_without(a: &Value, b: &Value, path: &[&str]) -> bool {
     let (Some((ignored, rest)), Value::Object(a), Value::Object(b)) = (path.split_first(), a, b) else {
         return path.is_empty() || a == b;
     };
