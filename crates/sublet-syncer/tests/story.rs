@@ -77,6 +77,17 @@ async fn a_pods_way_to_the_host_and_its_status_back() {
     running.stop().await;
 }
 
+/// A kubelet that has a pod and finds none of its Secret looks again half a second later, and then less and less often.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_pod_goes_to_the_host_when_its_tokens_are_on_their_way() {
+    let (clusters, running) = start().await;
+    clusters.slow_tokens.store(true, Ordering::Relaxed);
+    clusters.tenant.create(&PODS, &pod("web")).await.expect("created");
+    until("the copy", || async { clusters.copy(&PODS, "web").await }).await;
+    assert_eq!(running.syncer.stats().tokens_issued, 1);
+    running.stop().await;
+}
+
 /// Tokens lived ten years whatever was asked, and lay in annotations.
 #[tokio::test(flavor = "multi_thread")]
 async fn tokens_are_as_asked_and_made_anew_in_place_before_they_end() {

@@ -8,8 +8,8 @@ pub(crate) use scale::{scale_of, scale_paths};
 
 use super::ResourceRequest;
 use super::convert::storage_resource;
-use super::decode;
 use super::write::{Change, Manager, Written};
+use super::{decode, options};
 use crate::admission::{Attributes, Operation};
 use crate::http::{HttpResponse, respond};
 use crate::server::Server;
@@ -63,7 +63,9 @@ impl Server {
     }
 
     async fn create_token(&self, request: &ResourceRequest<'_>) -> Result<HttpResponse, ApiError> {
+        let dry_run = options::dry_run(request.query, "CreateOptions")?;
         let body = decode::body_of_kind(request, "authentication", "TokenRequest")?;
+        let body = self.admit_body(request, body, dry_run).await?;
         let issued = self.security().tokens.request(request.namespace(), &request.info.name, body, self.clock_now())?;
         Ok(respond::value(StatusCode::CREATED, request.accepted, &issued))
     }

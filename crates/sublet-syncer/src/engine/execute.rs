@@ -3,6 +3,7 @@
 use super::plan::{Action, Observed, Plan, plan};
 use super::settled::Fingerprint;
 use super::syncer::{EXPECTED_MAX, Expected, Inner};
+use super::tokens::ASKING_MAX;
 use super::{ItemKey, WriteError, ownership};
 use crate::resources::shown::shown_kind;
 use crate::resources::{KindId, Refusal, SyncedKind, Translation, manifest, pod, to_host_kind};
@@ -105,6 +106,10 @@ impl Inner {
         if !settled && kind.id == KindId::Pod {
             let quiet = plan.refusal.is_none() && !plan.actions.iter().any(Action::goes_down);
             self.settled.set(key, print.filter(|_| quiet));
+        }
+        let makes_copy = plan.actions.iter().any(|action| matches!(action, Action::CreateHost { .. }));
+        if kind.id == KindId::Pod && makes_copy && tenant.as_deref().is_some_and(|pod| self.waits_for_tokens(&key.key, pod)) {
+            return Ok(Round::After(ASKING_MAX));
         }
         let mut full = None;
         if kind.slim && plan.actions.iter().any(Action::writes_fields) {

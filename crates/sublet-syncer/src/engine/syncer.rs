@@ -13,8 +13,8 @@ use super::stats::{Stats, StatsSnapshot};
 use super::tenant::View;
 use super::{HostWriter, ItemKey};
 use crate::resources::PodConfig;
-use crate::translate::{Names, TenantIdentity};
-use std::collections::HashMap;
+use crate::translate::{Names, TenantIdentity, TenantKey};
+use std::collections::{HashMap, HashSet};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 use sublet_api::marks;
@@ -80,6 +80,8 @@ pub(super) struct Inner {
     /// Host services whose tenant service is about to be committed.
     pub pending: Pending,
     pub certificates: Certificates,
+    /// New pods whose tokens were asked for and are not seen on the host yet.
+    pub asked: Mutex<HashSet<TenantKey>>,
     pub told: mpsc::Sender<Told>,
     /// Taken by the one run.
     waiting: Mutex<Option<mpsc::Receiver<Told>>>,
@@ -116,6 +118,7 @@ impl Syncer {
             lingering: Mutex::default(),
             pending: Pending::default(),
             certificates: Certificates::default(),
+            asked: Mutex::default(),
             told,
             waiting: Mutex::new(Some(waiting)),
             status: watch::Sender::new(SyncerStatus::Starting),

@@ -5,9 +5,10 @@ use super::execute::{Round, SyncError};
 use super::projected::Projected;
 use super::syncer::Inner;
 use super::{ItemKey, ownership};
+use crate::resources::KindId;
 use crate::resources::pod::token::{self, POD_TOKEN};
 use crate::resources::pod::{is_terminal, wants_secret};
-use crate::translate::HostKey;
+use crate::translate::{HostKey, TenantKey};
 use base64::Engine as _;
 use jiff::Timestamp;
 use serde_json::{Value, json};
@@ -19,6 +20,8 @@ use sublet_runtime::resources::SERVICE_ACCOUNTS;
 
 /// Timers and clocks differ a little: never look again sooner than this.
 const REFRESH_PAUSE_MIN: Duration = Duration::from_secs(1);
+/// A pod that is older goes to the host without waiting for its tokens.
+pub(super) const ASKING_MAX: Duration = Duration::from_secs(60);
 
 impl Inner {
     pub(super) async fn sync_tokens(&self, key: &ItemKey) -> Result<Round, SyncError> {
@@ -29,6 +32,7 @@ impl Inner {
         let secret = self.view.copy_of(key.kind, &key.key);
         let Some(pod) = pod.filter(|pod| wants_secret(pod) && !is_terminal(pod)) else {
             self.certificates.forget(&key.key);
+            self.forget_asked(&key.key);
             if let Some(secret) = secret {
                 self.drop_secret(&secret).await?;
             }
@@ -40,17 +44,40 @@ impl Inner {
                 Ok(Round::After(Duration::from_millis(100)))
             }
             Some(secret) if secret.is_deleting() => Ok(Round::Done),
-            Some(secret) => self.refresh(&pod, &secret).await,
+            Some(secret) => {
+                self.forget_asked(&key.key);
+                self.refresh(&pod, &secret).await
+            }
             None if pod.is_deleting() => Ok(Round::Done),
             None => {
-                let projected = self.projected(&pod, None).await?;
-                let (fresh, wait) = self.issue(&pod, &projected).await?;
+                let issued = match self.projected(&pod, None).await {
+                    Ok(projected) => self.issue(&pod, &projected).await,
+                    Err(error) => Err(error.into()),
+                };
+                // Also when there is none to be had: then the pod's own events say so, as everywhere.
+                self.asked.lock().expect("no holder panics").insert(key.key.clone());
+                self.queue.add(ItemKey::new(KindId::Pod, key.key.clone()));
+                let (fresh, wait) = issued?;
                 match self.writer.create(&POD_TOKEN.gvr(), &fresh).await {
                     Ok(_) | Err(super::WriteError::Exists) => Ok(Round::After(wait)),
                     Err(error) => Err(error.into()),
                 }
             }
         }
+    }
+
+    /// Whether a new pod waits until its tokens were asked for. A kubelet that has the pod and finds no Secret waits long before
+    /// it looks again.
+    pub(super) fn waits_for_tokens(&self, key: &TenantKey, pod: &Value) -> bool {
+        let made = pod.str_at("/metadata/creationTimestamp").and_then(|at| at.parse::<Timestamp>().ok());
+        wants_secret(pod)
+            && !self.asked.lock().expect("no holder panics").contains(key)
+            && self.view.copy_of(KindId::PodToken, key).is_none()
+            && made.is_some_and(|made| self.clock.now().duration_since(made).unsigned_abs() < ASKING_MAX)
+    }
+
+    fn forget_asked(&self, key: &TenantKey) {
+        self.asked.lock().expect("no holder panics").remove(key);
     }
 
     /// Writes the Secret anew when its tokens are due or something else has changed.

@@ -26,6 +26,8 @@ pub struct Clusters {
     pub refuses_pods: Arc<AtomicBool>,
     /// While set, the host lets nobody change volumes.
     pub refuses_volume_edits: Arc<AtomicBool>,
+    /// While set, the tenant's API server takes its time for tokens.
+    pub slow_tokens: Arc<AtomicBool>,
     servers: [Server; 2],
 }
 
@@ -72,6 +74,24 @@ impl Plugin for RefuseVolumeEdits {
     }
 }
 
+struct SlowTokens(Arc<AtomicBool>);
+
+#[async_trait::async_trait]
+impl Plugin for SlowTokens {
+    fn name(&self) -> &'static str {
+        "SlowTokens"
+    }
+
+    fn handles(&self, attributes: &Attributes<'_>) -> bool {
+        attributes.subresource == "token" && self.0.load(Ordering::Relaxed)
+    }
+
+    async fn validate(&self, _: &mut Attributes<'_>, _: &Arc<dyn Writer>) -> Result<(), ApiError> {
+        tokio::time::sleep(Duration::from_millis(300)).await;
+        Ok(())
+    }
+}
+
 async fn server(name: &str, more: Vec<Box<dyn Plugin>>) -> Server {
     // Controllers that fill and release finalizers are not part of this.
     let disabled = vec!["StorageObjectInUseProtection".to_string()];
@@ -97,8 +117,10 @@ impl Clusters {
         plugins.push(Box::new(RefusePods(refuses_pods.clone())));
         plugins.push(Box::new(RefuseVolumeEdits(refuses_volume_edits.clone())));
         let host = server("host", plugins).await;
-        let tenant = server("tenant", Vec::new()).await;
-        let clusters = Self { tenant: client(&tenant), host: client(&host), refuses_pods, refuses_volume_edits, servers: [tenant, host] };
+        let slow_tokens = Arc::new(AtomicBool::new(false));
+        let tenant = server("tenant", vec![Box::new(SlowTokens(slow_tokens.clone()))]).await;
+        let (tenant_client, host_client, servers) = (client(&tenant), client(&host), [tenant, host]);
+        let clusters = Self { tenant: tenant_client, host: host_client, refuses_pods, refuses_volume_edits, slow_tokens, servers };
         clusters.add_namespace(&clusters.host, HOST_NAMESPACE).await;
         clusters
     }
