@@ -216,3 +216,27 @@ async fn deletes_and_scales_are_shown_too() {
     cluster.config_map("y", json!({})).await.ok();
     cluster.send("DELETE", "/api/v1/namespaces/default/configmaps/y", None).await.ok();
 }
+
+#[tokio::test]
+async fn requests_of_tokens_are_shown_too() {
+    let cluster = Cluster::start().await;
+    let hooks = Webhooks::start(|_, review| {
+        let seconds = review["request"]["object"]["spec"]["expirationSeconds"].as_i64().unwrap_or_default();
+        reviewed(review, json!({"allowed": seconds <= 3600}))
+    })
+    .await;
+    configure(&cluster, "validating", "a", json!([hook("short", hooks.client("/"), rule("CREATE", "", "v1", "serviceaccounts/token"))]))
+        .await;
+    let path = "/api/v1/namespaces/default/serviceaccounts";
+    cluster.create(path, json!({"metadata": {"name": "robot"}})).await.ok();
+    let token_path = format!("{path}/robot/token");
+    let request = |seconds: u32| {
+        let body = json!({"apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest", "spec": {"expirationSeconds": seconds}});
+        cluster.create(&token_path, body)
+    };
+    request(3600).await.ok();
+    request(7200).await.refused(400, "admission webhook \"short.example.com\" denied the request without explanation");
+    let asked = hooks.asked()[0].1["request"].clone();
+    assert_eq!(asked["kind"], json!({"group": "authentication.k8s.io", "version": "v1", "kind": "TokenRequest"}));
+    assert_eq!((&asked["subResource"], &asked["name"]), (&json!("token"), &json!("robot")));
+}
