@@ -1,7 +1,7 @@
 //! Takes one key through the plan: the only place of the engine that sends requests.
 
 use super::plan::{Action, Observed, Plan, plan};
-use super::settled::Fingerprint;
+use super::settled::{Fingerprint, Versions};
 use super::syncer::{EXPECTED_MAX, Expected, Inner};
 use super::tokens::ASKING_MAX;
 use super::{ItemKey, WriteError, ownership};
@@ -100,12 +100,16 @@ impl Inner {
         if kind.id == KindId::Service && self.pending.is_ahead_of(&key.key, tenant.as_deref()) {
             return Ok(Round::After(LAG_PAUSE));
         }
+        let of = |object: Option<&Value>| object.map_or(0, revision);
         let print = Fingerprint::of(kind.id, tenant.as_deref(), host.as_deref());
         let settled = self.settled.contains(key, print);
         let mut plan = self.plan(key, tenant.as_deref(), host.as_deref(), refused, settled);
         if !settled && kind.id == KindId::Pod {
             let quiet = plan.refusal.is_none() && !plan.actions.iter().any(Action::goes_down);
             self.settled.set(key, print.filter(|_| quiet));
+        }
+        if kind.id == KindId::Pod && plan.is_empty() && !refused {
+            self.settled.set_quiet(key, Versions { tenant: of(tenant.as_deref()), host: of(host.as_deref()) });
         }
         let makes_copy = plan.actions.iter().any(|action| matches!(action, Action::CreateHost { .. }));
         if kind.id == KindId::Pod && makes_copy && tenant.as_deref().is_some_and(|pod| self.waits_for_tokens(&key.key, pod)) {
@@ -334,8 +338,8 @@ impl Inner {
         let seen = |informer: &sublet_runtime::Informer, object: Option<std::sync::Arc<Value>>, at: u64| {
             at == 0 || object.is_some_and(|o| revision(&o) >= at) || informer.resource_version().parse::<u64>().is_ok_and(|v| v >= at)
         };
-        let caught_up = seen(tenant, self.view.tenant.get(key.kind, &key.key), expected.tenant)
-            && seen(host, self.view.copy_of(key.kind, &key.key), expected.host)
+        let caught_up = seen(tenant, tenant.get(&key.key.namespace, &key.key.name), expected.tenant)
+            && seen(host, self.view.packed_copy_of(key.kind, &key.key), expected.host)
             || expected.since.elapsed() > EXPECTED_MAX;
         if caught_up {
             self.expected.lock().expect("no holder panics").remove(key);

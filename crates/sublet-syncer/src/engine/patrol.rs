@@ -2,14 +2,15 @@
 //! the truth. A patrol reads local copies only, and queues what it finds out of step.
 
 use super::ItemKey;
+use super::execute::revision;
 use super::host::HostKind;
-use super::settled::Fingerprint;
+use super::settled::{Fingerprint, Versions};
 use super::show::plan_shown;
 use super::syncer::Inner;
 use crate::resources::shown::SHOWN;
 use crate::resources::{KindId, TO_HOST};
 use crate::translate::TenantKey;
-use std::collections::BTreeSet;
+use std::collections::BTreeMap;
 use std::time::Duration;
 use sublet_machinery::ObjectExt;
 
@@ -21,10 +22,13 @@ impl Inner {
     /// Compares both sides in full; the keys that were out of step.
     pub(super) async fn patrol(&self) -> Vec<ItemKey> {
         let (mut found, mut seen) = (Vec::new(), 0);
-        for key in self.all_keys() {
+        for (key, versions) in self.all_keys() {
             seen += 1;
             if seen % BATCH_KEYS == 0 {
                 tokio::task::yield_now().await;
+            }
+            if self.settled.is_quiet(&key, versions) {
+                continue;
             }
             // What is known to be refused has its own pace.
             if self.queue.refused_for(&key).is_none() && self.caught_up(&key) && self.is_out_of_step(&key) {
@@ -40,22 +44,31 @@ impl Inner {
         found
     }
 
-    /// Every key that one of the sides knows.
-    fn all_keys(&self) -> BTreeSet<ItemKey> {
+    /// Every key that one of the sides knows, and the versions of what is synced down.
+    fn all_keys(&self) -> BTreeMap<ItemKey, Versions> {
         let uid = &self.view.names.tenant().uid;
-        let mut keys = BTreeSet::new();
+        let mut keys: BTreeMap<ItemKey, Versions> = BTreeMap::new();
         for kind in TO_HOST.into_iter().filter(|k| self.view.is_up(k.id)) {
-            keys.extend(self.view.tenant.informer(kind.id).list(None).iter().map(|o| ItemKey::new(kind.id, TenantKey::of(o))));
+            for object in self.view.tenant.informer(kind.id).list(None) {
+                keys.entry(ItemKey::new(kind.id, TenantKey::of(&object))).or_default().tenant = revision(&object);
+            }
             for copy in self.view.host.of_tenant(HostKind::of(kind.id), uid) {
-                keys.extend(self.view.key_of(kind.id, &copy).map(|key| ItemKey::new(kind.id, key)));
+                if let Some(key) = self.view.key_of(kind.id, &copy) {
+                    keys.entry(ItemKey::new(kind.id, key)).or_default().host = revision(&copy);
+                }
             }
         }
         for copy in self.view.host.of_tenant(HostKind::Secrets, uid) {
-            keys.extend(self.view.key_of(KindId::PodToken, &copy).map(|key| ItemKey::new(KindId::PodToken, key)));
+            if let Some(key) = self.view.key_of(KindId::PodToken, &copy) {
+                keys.entry(ItemKey::new(KindId::PodToken, key)).or_default();
+            }
         }
         for kind in SHOWN.iter().filter(|k| self.view.is_up(k.id)) {
-            let both = [self.view.tenant.informer(kind.id), self.view.host.informer(kind.host)];
-            keys.extend(both.iter().flat_map(|i| i.list(None)).map(|o| ItemKey::new(kind.id, TenantKey::new(kind.namespace, o.name()))));
+            for informer in [self.view.tenant.informer(kind.id), self.view.host.informer(kind.host)] {
+                for object in informer.list(None) {
+                    keys.entry(ItemKey::new(kind.id, TenantKey::new(kind.namespace, object.name()))).or_default();
+                }
+            }
         }
         keys
     }

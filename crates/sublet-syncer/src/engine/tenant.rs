@@ -120,6 +120,11 @@ impl View {
 
     /// The host copy of a tenant object, if it is ours.
     pub fn copy_of(&self, id: KindId, key: &TenantKey) -> Option<Arc<Value>> {
+        self.packed_copy_of(id, key).map(packed::unpack)
+    }
+
+    /// As [`Self::copy_of`]; of a pod metadata, node and phase alone can be read.
+    pub(super) fn packed_copy_of(&self, id: KindId, key: &TenantKey) -> Option<Arc<Value>> {
         let host_key = match id {
             KindId::PodToken => {
                 let name = token::secret_name(&self.names, &key.namespace, &key.name);
@@ -128,7 +133,7 @@ impl View {
             _ => self.names.host_key(key, to_host_kind(id)?.name_bytes_max),
         };
         let copy = self.host.informer(HostKind::of(id)).get(&host_key.namespace, &host_key.name)?;
-        (self.key_of(id, &copy).as_ref() == Some(key)).then(|| packed::unpack(copy))
+        (self.key_of(id, &copy).as_ref() == Some(key)).then_some(copy)
     }
 
     /// The tenant object of a host copy of the kind.
