@@ -34,8 +34,10 @@ const PART_STEPS_MAX: usize = 64;
 /// A watch on which much happens sends a part so often, with all that happened in between: a part costs more than what is in it, in
 /// wake-ups, records and writes, for each watcher.
 const GATHER: Duration = Duration::from_millis(10);
-/// Parts that a watch may send at once after a pause. What people and controllers do one after the other waits for nothing.
-const PARTS_AT_ONCE: u32 = 16;
+/// Parts that a watch may send at once after a pause: what people and controllers do one after the other waits for nothing.
+const PARTS_AT_ONCE: f64 = 6.0;
+/// How long a watch is quiet for each of them.
+const PART_EARNED: Duration = Duration::from_millis(15);
 const BOOKMARK_INTERVAL: Duration = Duration::from_secs(60);
 /// Watches without a time-out end between this and twice this, as upstream's.
 const TIMEOUT_MIN: Duration = Duration::from_secs(1800);
@@ -63,8 +65,11 @@ struct Watcher {
     told: u64,
     /// Whether it waits for more before it sends again.
     gathers: bool,
-    /// When the next part may be sent. Until then nobody need wake the watcher.
+    /// When the last part was sent, and when the next one may be. Until then nobody need wake the watcher.
+    sent: Instant,
     next_at: Instant,
+    /// Parts that it may send without waiting.
+    spare: f64,
     /// The present state, as far as it was not shown yet.
     initial: std::vec::IntoIter<Arc<Entry>>,
     /// Whether the end of the present state is to be told.
@@ -117,7 +122,9 @@ impl Server {
             taken_to: 0,
             told: 0,
             gathers: !in_process,
+            sent: Instant::now(),
             next_at: Instant::now(),
+            spare: PARTS_AT_ONCE,
             initial: Vec::new().into_iter(),
             marks_initial_end: false,
             events: VecDeque::new(),
@@ -196,9 +203,7 @@ impl Watcher {
             }
         }
         if self.gathers {
-            let now = Instant::now();
-            let earliest = now.checked_sub(PARTS_AT_ONCE * GATHER).map_or(self.next_at, |earliest| self.next_at.max(earliest));
-            self.next_at = earliest.min(now) + GATHER;
+            self.pace(Instant::now());
         }
         Some(if part.is_empty() { first } else { part.into() })
     }
@@ -307,6 +312,18 @@ impl Watcher {
                 }
             }
             () = self.stop.cancelled() => self.ended = true,
+        }
+    }
+
+    /// Says when the next part may follow the one that is sent now. Only quiet earns spare parts: who waited in between earns nothing.
+    fn pace(&mut self, now: Instant) {
+        let quiet = (now - self.sent).saturating_sub(GATHER);
+        self.spare = (self.spare + quiet.as_secs_f64() / PART_EARNED.as_secs_f64()).min(PARTS_AT_ONCE);
+        self.sent = now;
+        if self.spare >= 1.0 {
+            self.spare -= 1.0;
+        } else {
+            self.next_at = now + GATHER;
         }
     }
 
