@@ -3,7 +3,7 @@
 
 use super::selectors;
 use crate::admission::UserInfo;
-use crate::auth::authn::Authenticator;
+use crate::auth::authn::{Authenticator, Remark};
 use crate::auth::authz::{Authorization, Authorizer, AuthzAttributes, Decision};
 use jiff::Timestamp;
 use serde_json::{Map, Value, json};
@@ -11,6 +11,19 @@ use std::sync::Arc;
 use sublet_machinery::{ApiError, FieldError, FieldPath, ObjectExt};
 
 const AUTHORIZATION: &str = "authorization.k8s.io";
+
+/// A review with its answer.
+pub struct Reviewed {
+    pub answer: Value,
+    /// What is to be said about the token that was reviewed, to whoever asked.
+    pub remark: Option<Remark>,
+}
+
+impl From<Value> for Reviewed {
+    fn from(answer: Value) -> Self {
+        Self { answer, remark: None }
+    }
+}
 
 /// Answers reviews with what the server itself goes by.
 pub struct Reviews {
@@ -25,20 +38,21 @@ impl Reviews {
 
     /// Answers the body of a create request of the kind; `namespace` is the request's, empty for all kinds
     /// but LocalSubjectAccessReview.
-    pub fn review(&self, kind: &str, namespace: &str, mut body: Value, user: &UserInfo, now: Timestamp) -> Result<Value, ApiError> {
+    pub fn review(&self, kind: &str, namespace: &str, mut body: Value, user: &UserInfo, now: Timestamp) -> Result<Reviewed, ApiError> {
         if !body.is_object() {
             return Err(ApiError::bad_request(format!("the body is not a {kind}")));
         }
         body.metadata_mut();
-        match kind {
-            "SubjectAccessReview" => self.subject_access(body),
-            "LocalSubjectAccessReview" => self.local_subject_access(body, namespace),
-            "SelfSubjectAccessReview" => self.self_subject_access(body, user),
-            "SelfSubjectRulesReview" => self.self_subject_rules(&body, user),
-            "SelfSubjectReview" => Ok(self_subject(user, now)),
-            "TokenReview" => self.token(body, now),
-            _ => Err(ApiError::no_such_path()),
-        }
+        let answer = match kind {
+            "SubjectAccessReview" => self.subject_access(body)?,
+            "LocalSubjectAccessReview" => self.local_subject_access(body, namespace)?,
+            "SelfSubjectAccessReview" => self.self_subject_access(body, user)?,
+            "SelfSubjectRulesReview" => self.self_subject_rules(&body, user)?,
+            "SelfSubjectReview" => self_subject(user, now),
+            "TokenReview" => return self.token(body, now),
+            _ => return Err(ApiError::no_such_path()),
+        };
+        Ok(answer.into())
     }
 
     fn subject_access(&self, body: Value) -> Result<Value, ApiError> {
@@ -136,17 +150,18 @@ impl Reviews {
         }))
     }
 
-    fn token(&self, mut body: Value, now: Timestamp) -> Result<Value, ApiError> {
+    fn token(&self, mut body: Value, now: Timestamp) -> Result<Reviewed, ApiError> {
         let token = body.str_at("/spec/token").unwrap_or_default();
         if token.is_empty() {
             return Err(ApiError::bad_request("token is required for TokenReview in authentication"));
         }
         let audiences: Vec<String> = body.array_at("/spec/audiences").iter().filter_map(Value::as_str).map(Into::into).collect();
-        body["status"] = match self.authenticator.token(token, &audiences, now) {
-            Ok(found) => json!({"authenticated": true, "user": user_json(&found.user), "audiences": found.audiences}),
-            Err(error) => json!({"user": {}, "error": error}),
+        let (status, remark) = match self.authenticator.token(token, &audiences, now) {
+            Ok(found) => (json!({"authenticated": true, "user": user_json(&found.user), "audiences": found.audiences}), found.remark),
+            Err(error) => (json!({"user": {}, "error": error}), None),
         };
-        Ok(body)
+        body["status"] = status;
+        Ok(Reviewed { answer: body, remark })
     }
 }
 
@@ -237,7 +252,7 @@ fn shown_non_resource(spec: &Value) -> Value {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::auth::authn::StaticTokens;
+    use crate::auth::authn::{Authenticated, StaticTokens, TokenAuthenticator};
     use crate::auth::authz::Mode;
     use crate::auth::testing::{FakeReader, user};
 
@@ -259,7 +274,10 @@ mod tests {
     }
 
     fn review(kind: &str, namespace: &str, body: Value, who: &str) -> Result<Value, String> {
-        reviews().review(kind, namespace, body, &user(who, &[]), Timestamp::UNIX_EPOCH).map_err(|error| error.message)
+        reviews()
+            .review(kind, namespace, body, &user(who, &[]), Timestamp::UNIX_EPOCH)
+            .map(|reviewed| reviewed.answer)
+            .map_err(|error| error.message)
     }
 
     #[test]
@@ -327,6 +345,25 @@ mod tests {
         assert_eq!(review(json!({"token": "t", "audiences": ["x"]})).unwrap()["status"], refused);
         assert_eq!(review(json!({"token": "bad"})).unwrap()["status"], refused);
         assert_eq!(review(json!({})).unwrap_err(), "token is required for TokenReview in authentication");
+    }
+
+    /// Knows every token, and has something to say about it.
+    struct Remarking;
+
+    impl TokenAuthenticator for Remarking {
+        fn authenticate_token(&self, _: &str, _: &[String], _: Timestamp) -> Result<Option<Authenticated>, String> {
+            let remark = Remark { annotation: ("a", "b".into()), warning: Some("old") };
+            Ok(Some(Authenticated { remark: Some(remark), ..Authenticated::new(user("carol", &[])) }))
+        }
+    }
+
+    #[test]
+    fn what_there_is_to_say_about_a_token_is_said_to_who_asks() {
+        let authenticator = Authenticator::new(vec![Arc::new(Remarking)], vec!["api".into()], true);
+        let reviews = Reviews::new(Arc::new(authenticator), reviews().authorization);
+        let body = json!({"spec": {"token": "t"}});
+        let reviewed = reviews.review("TokenReview", "", body, &user("admin", &[]), Timestamp::UNIX_EPOCH).unwrap();
+        assert_eq!(reviewed.remark.and_then(|remark| remark.warning), Some("old"));
     }
 
     #[test]

@@ -8,6 +8,7 @@ use super::identity::{Trail, is_own};
 use super::system::system_user;
 use super::websocket;
 use crate::admission::UserInfo;
+use crate::auth::authn::Remark;
 use crate::auth::authz::AuthzAttributes;
 use crate::http::body::BoxError;
 use crate::http::negotiate::{self, Accepted, Encoding};
@@ -197,8 +198,12 @@ impl Server {
             if resource.kind == "TokenReview" {
                 self.prepare_token(body.str_at("/spec/token").unwrap_or_default()).await;
             }
-            let answer = self.security().reviews.review(&resource.kind, request.namespace(), body, request.user, self.clock_now())?;
-            return Ok(respond::value(StatusCode::CREATED, accepted, &answer));
+            let reviewed = self.security().reviews.review(&resource.kind, request.namespace(), body, request.user, self.clock_now())?;
+            if let Some(Remark { annotation: (key, value), warning }) = reviewed.remark {
+                request.audit.iter().for_each(|record| record.annotate(key, &value));
+                warning.into_iter().for_each(|text| request.warn(text));
+            }
+            return Ok(respond::value(StatusCode::CREATED, accepted, &reviewed.answer));
         }
         if resource.plural == "bindings" && resource.group.is_empty() && info.verb == "create" {
             return self.bind_by_body(request).await;
