@@ -20,6 +20,8 @@ struct Inner<S> {
     waiting: Vec<u8>,
     /// How much of it is written.
     written: usize,
+    /// Whether the stream keeps something of what was written, as TLS does while its socket takes nothing.
+    keeps: bool,
     /// Whether somebody writes out what waits; without, a flush does.
     is_driven: bool,
 }
@@ -32,7 +34,7 @@ impl<S> Clone for Gathered<S> {
 
 impl<S> Gathered<S> {
     pub fn new(stream: S) -> Self {
-        Self(Arc::new(Mutex::new(Inner { stream, waiting: Vec::new(), written: 0, is_driven: false })))
+        Self(Arc::new(Mutex::new(Inner { stream, waiting: Vec::new(), written: 0, keeps: false, is_driven: false })))
     }
 
     /// Held for steps that never wait.
@@ -55,10 +57,10 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Gathered<S> {
         std::future::poll_fn(|cx| {
             let polled = connection.as_mut().poll(cx);
             let mut inner = self.inner();
-            if inner.left() == 0 {
+            if inner.left() == 0 && !inner.keeps {
                 return polled;
             }
-            if polled.is_pending() && !has_waited && inner.left() < GATHERED_BYTES_MAX / 2 && others() {
+            if polled.is_pending() && !has_waited && !inner.keeps && inner.left() < GATHERED_BYTES_MAX / 2 && others() {
                 has_waited = true;
                 cx.waker().wake_by_ref();
                 return polled;
@@ -98,6 +100,7 @@ impl<S> Inner<S> {
 impl<S: AsyncRead + AsyncWrite + Unpin> Inner<S> {
     fn poll_write_out(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         while self.left() > 0 {
+            self.keeps = true;
             match ready!(Pin::new(&mut self.stream).poll_write(cx, &self.waiting[self.written..]))? {
                 0 => return Poll::Ready(Err(io::ErrorKind::WriteZero.into())),
                 written => self.written += written,
@@ -106,7 +109,9 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Inner<S> {
         self.written = 0;
         self.waiting.clear();
         self.waiting.shrink_to(KEPT_BYTES_MAX);
-        Pin::new(&mut self.stream).poll_flush(cx)
+        ready!(Pin::new(&mut self.stream).poll_flush(cx))?;
+        self.keeps = false;
+        Poll::Ready(Ok(()))
     }
 }
 
@@ -114,7 +119,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> AsyncRead for Gathered<S> {
     fn poll_read(self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
         let mut inner = self.inner();
         // The peer answers only what has reached it.
-        if !inner.is_driven && inner.left() > 0 {
+        if !inner.is_driven && (inner.left() > 0 || inner.keeps) {
             let _ = inner.poll_write_out(cx)?;
         }
         Pin::new(&mut inner.stream).poll_read(cx, buf)
@@ -127,6 +132,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> AsyncWrite for Gathered<S> {
         if inner.left() + buf.len() > GATHERED_BYTES_MAX {
             ready!(inner.poll_write_out(cx))?;
             if buf.len() >= GATHERED_BYTES_MAX / 2 {
+                inner.keeps = true;
                 return Pin::new(&mut inner.stream).poll_write(cx, buf);
             }
         }
@@ -140,6 +146,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> AsyncWrite for Gathered<S> {
         if inner.left() + length > GATHERED_BYTES_MAX {
             ready!(inner.poll_write_out(cx))?;
             if length > GATHERED_BYTES_MAX / 2 {
+                inner.keeps = true;
                 return Pin::new(&mut inner.stream).poll_write_vectored(cx, bufs);
             }
         }
@@ -239,6 +246,59 @@ mod tests {
         let (answer, got) = tokio::join!(ours, peer);
         assert!(got == sent);
         assert_eq!(answer, 9);
+    }
+
+    /// A stream that takes what is written and keeps it until it is flushed, which it is not at once.
+    struct Keeping {
+        stream: tokio::io::DuplexStream,
+        kept: Vec<u8>,
+        is_late: bool,
+    }
+
+    impl AsyncRead for Keeping {
+        fn poll_read(mut self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
+            Pin::new(&mut self.stream).poll_read(cx, buf)
+        }
+    }
+
+    impl AsyncWrite for Keeping {
+        fn poll_write(mut self: Pin<&mut Self>, _: &mut Context<'_>, buf: &[u8]) -> Poll<io::Result<usize>> {
+            self.kept.extend_from_slice(buf);
+            Poll::Ready(Ok(buf.len()))
+        }
+
+        fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+            if std::mem::take(&mut self.is_late) {
+                cx.waker().wake_by_ref();
+                return Poll::Pending;
+            }
+            let kept = std::mem::take(&mut self.kept);
+            assert_eq!(ready!(Pin::new(&mut self.stream).poll_write(cx, &kept))?, kept.len());
+            Poll::Ready(Ok(()))
+        }
+
+        fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+            Pin::new(&mut self.stream).poll_shutdown(cx)
+        }
+    }
+
+    #[tokio::test]
+    async fn what_the_stream_keeps_is_flushed_when_it_can_be() {
+        let (ours, mut theirs) = tokio::io::duplex(1 << 20);
+        let stream = Gathered::new(Keeping { stream: ours, kept: Vec::new(), is_late: true });
+        let mut of_connection = stream.clone();
+        let connection = async {
+            of_connection.write_all(b"answer").await?;
+            of_connection.read_u8().await
+        };
+        let driving = stream.drive(connection, || false);
+        let peer = async {
+            let mut got = [0; 6];
+            theirs.read_exact(&mut got).await.unwrap();
+            theirs.write_u8(7).await.unwrap();
+        };
+        let both = async { tokio::join!(driving, peer).0.unwrap() };
+        assert_eq!(tokio::time::timeout(std::time::Duration::from_secs(20), both).await, Ok(7), "it is flushed at all");
     }
 
     #[tokio::test]
