@@ -133,7 +133,7 @@ async fn bodies_that_do_not_end_leave_room_for_others() {
 /// Changes that name no version are made anew as often as somebody else was faster: none of many at once is refused.
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
 async fn patches_of_one_object_at_once_are_all_made() {
-    const WRITERS: usize = 30;
+    const WRITERS: usize = 100;
     const PATCHES: usize = 10;
     let server = server().await;
     assert_eq!(send(&server, "POST", CONFIG_MAPS, "application/json", config_map("")).await.status(), 201);
