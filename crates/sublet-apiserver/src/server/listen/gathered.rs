@@ -20,8 +20,8 @@ struct Inner<S> {
     waiting: Vec<u8>,
     /// How much of it is written.
     written: usize,
-    /// Whether the stream keeps something of what was written, as TLS does while its socket takes nothing.
-    keeps: bool,
+    /// Whether all that was written has left the stream too: TLS keeps some of it while its socket takes nothing.
+    is_flushed: bool,
     /// Whether somebody writes out what waits; without, a flush does.
     is_driven: bool,
 }
@@ -34,7 +34,7 @@ impl<S> Clone for Gathered<S> {
 
 impl<S> Gathered<S> {
     pub fn new(stream: S) -> Self {
-        Self(Arc::new(Mutex::new(Inner { stream, waiting: Vec::new(), written: 0, keeps: false, is_driven: false })))
+        Self(Arc::new(Mutex::new(Inner { stream, waiting: Vec::new(), written: 0, is_flushed: true, is_driven: false })))
     }
 
     /// Held for steps that never wait.
@@ -57,10 +57,10 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Gathered<S> {
         std::future::poll_fn(|cx| {
             let polled = connection.as_mut().poll(cx);
             let mut inner = self.inner();
-            if inner.left() == 0 && !inner.keeps {
+            if inner.is_flushed {
                 return polled;
             }
-            if polled.is_pending() && !has_waited && !inner.keeps && inner.left() < GATHERED_BYTES_MAX / 2 && others() {
+            if polled.is_pending() && !has_waited && inner.left() < GATHERED_BYTES_MAX / 2 && others() {
                 has_waited = true;
                 cx.waker().wake_by_ref();
                 return polled;
@@ -100,7 +100,6 @@ impl<S> Inner<S> {
 impl<S: AsyncRead + AsyncWrite + Unpin> Inner<S> {
     fn poll_write_out(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         while self.left() > 0 {
-            self.keeps = true;
             match ready!(Pin::new(&mut self.stream).poll_write(cx, &self.waiting[self.written..]))? {
                 0 => return Poll::Ready(Err(io::ErrorKind::WriteZero.into())),
                 written => self.written += written,
@@ -110,7 +109,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Inner<S> {
         self.waiting.clear();
         self.waiting.shrink_to(KEPT_BYTES_MAX);
         ready!(Pin::new(&mut self.stream).poll_flush(cx))?;
-        self.keeps = false;
+        self.is_flushed = true;
         Poll::Ready(Ok(()))
     }
 }
@@ -119,7 +118,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> AsyncRead for Gathered<S> {
     fn poll_read(self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
         let mut inner = self.inner();
         // The peer answers only what has reached it.
-        if !inner.is_driven && (inner.left() > 0 || inner.keeps) {
+        if !inner.is_driven && !inner.is_flushed {
             let _ = inner.poll_write_out(cx)?;
         }
         Pin::new(&mut inner.stream).poll_read(cx, buf)
@@ -128,27 +127,19 @@ impl<S: AsyncRead + AsyncWrite + Unpin> AsyncRead for Gathered<S> {
 
 impl<S: AsyncRead + AsyncWrite + Unpin> AsyncWrite for Gathered<S> {
     fn poll_write(self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &[u8]) -> Poll<io::Result<usize>> {
-        let mut inner = self.inner();
-        if inner.left() + buf.len() > GATHERED_BYTES_MAX {
-            ready!(inner.poll_write_out(cx))?;
-            if buf.len() >= GATHERED_BYTES_MAX / 2 {
-                inner.keeps = true;
-                return Pin::new(&mut inner.stream).poll_write(cx, buf);
-            }
-        }
-        inner.waiting.extend_from_slice(buf);
-        Poll::Ready(Ok(buf.len()))
+        self.poll_write_vectored(cx, &[io::IoSlice::new(buf)])
     }
 
     fn poll_write_vectored(self: Pin<&mut Self>, cx: &mut Context<'_>, bufs: &[io::IoSlice<'_>]) -> Poll<io::Result<usize>> {
         let mut inner = self.inner();
         let length: usize = bufs.iter().map(|buf| buf.len()).sum();
-        if inner.left() + length > GATHERED_BYTES_MAX {
+        let has_no_room = inner.left() + length > GATHERED_BYTES_MAX;
+        if has_no_room {
             ready!(inner.poll_write_out(cx))?;
-            if length > GATHERED_BYTES_MAX / 2 {
-                inner.keeps = true;
-                return Pin::new(&mut inner.stream).poll_write_vectored(cx, bufs);
-            }
+        }
+        inner.is_flushed = false;
+        if has_no_room && length > GATHERED_BYTES_MAX / 2 {
+            return Pin::new(&mut inner.stream).poll_write_vectored(cx, bufs);
         }
         bufs.iter().for_each(|buf| inner.waiting.extend_from_slice(buf));
         Poll::Ready(Ok(length))
