@@ -32,7 +32,7 @@ impl Held {
 
     pub fn become_text(&mut self) {
         if let Self::Parsed(object) = self {
-            *self = Self::Text(object.to_string().into());
+            *self = Self::new(object, true);
         }
     }
 

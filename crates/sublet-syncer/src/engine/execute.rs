@@ -100,20 +100,22 @@ impl Inner {
         if kind.id == KindId::Service && self.pending.is_ahead_of(&key.key, tenant.as_deref()) {
             return Ok(Round::After(LAG_PAUSE));
         }
-        let of = |object: Option<&Value>| object.map_or(0, revision);
         let print = Fingerprint::of(kind.id, tenant.as_deref(), host.as_deref());
         let settled = self.settled.contains(key, print);
         let mut plan = self.plan(key, tenant.as_deref(), host.as_deref(), refused, settled);
-        if !settled && kind.id == KindId::Pod {
-            let quiet = plan.refusal.is_none() && !plan.actions.iter().any(Action::goes_down);
-            self.settled.set(key, print.filter(|_| quiet));
-        }
-        if kind.id == KindId::Pod && plan.is_empty() && !refused {
-            self.settled.set_quiet(key, Versions { tenant: of(tenant.as_deref()), host: of(host.as_deref()) });
-        }
-        let makes_copy = plan.actions.iter().any(|action| matches!(action, Action::CreateHost { .. }));
-        if kind.id == KindId::Pod && makes_copy && tenant.as_deref().is_some_and(|pod| self.waits_for_tokens(&key.key, pod)) {
-            return Ok(Round::After(ASKING_MAX));
+        if kind.id == KindId::Pod {
+            if !settled {
+                let quiet = plan.refusal.is_none() && !plan.actions.iter().any(Action::goes_down);
+                self.settled.set(key, print.filter(|_| quiet));
+            }
+            if plan.is_empty() && !refused {
+                let of = |object: Option<&Value>| object.map_or(0, revision);
+                self.settled.set_quiet(key, Versions { tenant: of(tenant.as_deref()), host: of(host.as_deref()) });
+            }
+            let makes_copy = plan.actions.iter().any(|action| matches!(action, Action::CreateHost { .. }));
+            if makes_copy && tenant.as_deref().is_some_and(|pod| self.waits_for_tokens(&key.key, pod)) {
+                return Ok(Round::After(ASKING_MAX));
+            }
         }
         let mut full = None;
         if kind.slim && plan.actions.iter().any(Action::writes_fields) {

@@ -50,10 +50,7 @@ impl Inner {
             }
             None if pod.is_deleting() => Ok(Round::Done),
             None => {
-                let issued = match self.projected(&pod, None).await {
-                    Ok(projected) => self.issue(&pod, &projected).await,
-                    Err(error) => Err(error.into()),
-                };
+                let issued = async { self.issue(&pod, &self.projected(&pod, None).await?).await }.await;
                 // Also when there is none to be had: then the pod's own events say so, as everywhere.
                 self.asked.lock().expect("no holder panics").insert(key.key.clone());
                 self.queue.add(ItemKey::new(KindId::Pod, key.key.clone()));

@@ -39,57 +39,59 @@ pub struct Running {
     cancel: CancellationToken,
 }
 
-struct RefusePods(Arc<AtomicBool>);
+/// Does something to requests while it is switched on.
+struct Switched {
+    name: &'static str,
+    on: Arc<AtomicBool>,
+    concerns: fn(&Attributes<'_>) -> bool,
+    then: Then,
+}
 
-#[async_trait::async_trait]
-impl Plugin for RefusePods {
-    fn name(&self) -> &'static str {
-        "RefusePods"
-    }
+enum Then {
+    Refuse(&'static str),
+    Wait(Duration),
+}
 
-    fn handles(&self, attributes: &Attributes<'_>) -> bool {
-        attributes.operation == Operation::Create && attributes.resource.plural == "pods" && self.0.load(Ordering::Relaxed)
-    }
-
-    async fn validate(&self, attributes: &mut Attributes<'_>, _: &Arc<dyn Writer>) -> Result<(), ApiError> {
-        Err(ApiError::forbidden("", "pods", attributes.name, "exceeded quota: small"))
+impl Switched {
+    /// The plugin, and its switch, which is off.
+    fn plugin(name: &'static str, concerns: fn(&Attributes<'_>) -> bool, then: Then) -> (Box<dyn Plugin>, Arc<AtomicBool>) {
+        let on = Arc::new(AtomicBool::new(false));
+        (Box::new(Self { name, on: on.clone(), concerns, then }), on)
     }
 }
 
-struct RefuseVolumeEdits(Arc<AtomicBool>);
-
 #[async_trait::async_trait]
-impl Plugin for RefuseVolumeEdits {
+impl Plugin for Switched {
     fn name(&self) -> &'static str {
-        "RefuseVolumeEdits"
+        self.name
     }
 
     fn handles(&self, attributes: &Attributes<'_>) -> bool {
-        let update = attributes.operation == Operation::Update && attributes.resource.plural == "persistentvolumes";
-        update && attributes.subresource.is_empty() && self.0.load(Ordering::Relaxed)
+        (self.concerns)(attributes) && self.on.load(Ordering::Relaxed)
     }
 
     async fn validate(&self, attributes: &mut Attributes<'_>, _: &Arc<dyn Writer>) -> Result<(), ApiError> {
-        Err(ApiError::forbidden("", "persistentvolumes", attributes.name, "not yours"))
+        match self.then {
+            Then::Refuse(why) => Err(ApiError::forbidden("", &attributes.resource.plural, attributes.name, why)),
+            Then::Wait(time) => {
+                tokio::time::sleep(time).await;
+                Ok(())
+            }
+        }
     }
 }
 
-struct SlowTokens(Arc<AtomicBool>);
+fn creates_pod(attributes: &Attributes<'_>) -> bool {
+    attributes.operation == Operation::Create && attributes.resource.plural == "pods"
+}
 
-#[async_trait::async_trait]
-impl Plugin for SlowTokens {
-    fn name(&self) -> &'static str {
-        "SlowTokens"
-    }
+fn edits_volume(attributes: &Attributes<'_>) -> bool {
+    let update = attributes.operation == Operation::Update && attributes.resource.plural == "persistentvolumes";
+    update && attributes.subresource.is_empty()
+}
 
-    fn handles(&self, attributes: &Attributes<'_>) -> bool {
-        attributes.subresource == "token" && self.0.load(Ordering::Relaxed)
-    }
-
-    async fn validate(&self, _: &mut Attributes<'_>, _: &Arc<dyn Writer>) -> Result<(), ApiError> {
-        tokio::time::sleep(Duration::from_millis(300)).await;
-        Ok(())
-    }
+fn asks_for_token(attributes: &Attributes<'_>) -> bool {
+    attributes.subresource == "token"
 }
 
 async fn server(name: &str, more: Vec<Box<dyn Plugin>>) -> Server {
@@ -112,13 +114,13 @@ impl Clusters {
 
     /// With a host whose API server has more plugins.
     pub async fn start_with(mut plugins: Vec<Box<dyn Plugin>>) -> Self {
-        let refuses_pods = Arc::new(AtomicBool::new(false));
-        let refuses_volume_edits = Arc::new(AtomicBool::new(false));
-        plugins.push(Box::new(RefusePods(refuses_pods.clone())));
-        plugins.push(Box::new(RefuseVolumeEdits(refuses_volume_edits.clone())));
+        let (plugin, refuses_pods) = Switched::plugin("RefusePods", creates_pod, Then::Refuse("exceeded quota: small"));
+        plugins.push(plugin);
+        let (plugin, refuses_volume_edits) = Switched::plugin("RefuseVolumeEdits", edits_volume, Then::Refuse("not yours"));
+        plugins.push(plugin);
         let host = server("host", plugins).await;
-        let slow_tokens = Arc::new(AtomicBool::new(false));
-        let tenant = server("tenant", vec![Box::new(SlowTokens(slow_tokens.clone()))]).await;
+        let (plugin, slow_tokens) = Switched::plugin("SlowTokens", asks_for_token, Then::Wait(Duration::from_millis(300)));
+        let tenant = server("tenant", vec![plugin]).await;
         let (tenant_client, host_client, servers) = (client(&tenant), client(&host), [tenant, host]);
         let clusters = Self { tenant: tenant_client, host: host_client, refuses_pods, refuses_volume_edits, slow_tokens, servers };
         clusters.add_namespace(&clusters.host, HOST_NAMESPACE).await;
