@@ -3,6 +3,7 @@
 
 mod common;
 
+use async_trait::async_trait;
 use bytes::Bytes;
 use common::server;
 use futures::stream;
@@ -11,12 +12,16 @@ use http_body_util::{BodyExt as _, Full, StreamBody};
 use serde_json::{Value, json};
 use std::convert::Infallible;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 use sublet_apiserver::admission::UserInfo;
+use sublet_apiserver::hooks::{Allocation, ServiceAllocator};
 use sublet_apiserver::http::Body;
 use sublet_apiserver::server::{InProcess, Server};
+use sublet_machinery::ApiError;
 
 const CONFIG_MAPS: &str = "/api/v1/namespaces/default/configmaps";
+const SERVICES: &str = "/api/v1/namespaces/default/services";
 const BODY_BYTES_MAX: usize = 3 << 20;
 const WATCHES_MAX: usize = 10_000;
 /// Bodies of full size that may be on their way at once.
@@ -154,4 +159,58 @@ async fn patches_of_one_object_at_once_are_all_made() {
     let body = answer.into_body().collect().await.expect("a body").to_bytes();
     let object: Value = serde_json::from_slice(&body).expect("JSON");
     assert_eq!(object["data"].as_object().map(serde_json::Map::len), Some(WRITERS * PATCHES));
+}
+
+/// Refuses the first change that it is asked about, which another writer overtakes in that moment.
+struct Overtaken {
+    server: Server,
+    is_early: bool,
+    asked: AtomicU32,
+}
+
+struct Nothing;
+
+#[async_trait]
+impl ServiceAllocator for Overtaken {
+    fn is_early(&self) -> bool {
+        self.is_early
+    }
+
+    async fn allocate(&self, _new: &mut Value, old: Option<&Value>, _dry_run: bool) -> Result<Box<dyn Allocation>, ApiError> {
+        if old.is_some() && self.asked.fetch_add(1, Ordering::Relaxed) == 0 {
+            let path = format!("{SERVICES}/a");
+            let body = json!({"metadata": {"labels": {"by": "another"}}}).to_string();
+            let overtaking = send(&self.server, "PATCH", &path, "application/merge-patch+json", body);
+            assert_eq!(Box::pin(overtaking).await.status(), 200);
+            return Err(ApiError::forbidden("", "services", "a", "judged by what is no more"));
+        }
+        Ok(Box::new(Nothing))
+    }
+
+    async fn release(&self, _service: &Value) {}
+}
+
+#[async_trait]
+impl Allocation for Nothing {
+    async fn commit(self: Box<Self>) {}
+    async fn rollback(self: Box<Self>) {}
+}
+
+/// A host that had already given numbers to the faster of two writers refused the other one, whose change was to be
+/// made anew.
+#[tokio::test]
+async fn a_refusal_over_an_old_state_counts_for_nothing() {
+    for is_early in [true, false] {
+        let server = server().await;
+        server.set_service_allocator(Arc::new(Overtaken { server: server.clone(), is_early, asked: AtomicU32::new(0) }));
+        let service = json!({"apiVersion": "v1", "kind": "Service", "metadata": {"name": "a"},
+            "spec": {"ports": [{"port": 80}], "clusterIP": "10.0.0.7", "clusterIPs": ["10.0.0.7"]}});
+        assert_eq!(send(&server, "POST", SERVICES, "application/json", service.to_string()).await.status(), 201);
+        let body = json!({"spec": {"sessionAffinity": "ClientIP"}}).to_string();
+        let answer = send(&server, "PATCH", &format!("{SERVICES}/a"), "application/merge-patch+json", body).await;
+        assert_eq!(answer.status(), 200);
+        let body = answer.into_body().collect().await.expect("a body").to_bytes();
+        let object: Value = serde_json::from_slice(&body).expect("JSON");
+        assert_eq!((&object["metadata"]["labels"]["by"], &object["spec"]["sessionAffinity"]), (&json!("another"), &json!("ClientIP")));
+    }
 }

@@ -234,6 +234,31 @@ async fn a_change_on_its_way_is_left_alone() {
     running.stop().await;
 }
 
+/// A change that met another writer of the tenant's object is made again over a copy that is ahead, and the host
+/// took what the tenant's form says of the earlier state for the wish to give the second family up.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_change_that_is_made_again_finds_the_host_as_it_was() {
+    let (clusters, running) = start_on(&["fd00:99::/112", "10.99.0.0/24"]).await;
+    create(&clusters, "web", json!({})).await;
+    let old = agreed(&clusters, "web").await;
+    let mut new = old.clone();
+    new["spec"]["ipFamilyPolicy"] = json!("RequireDualStack");
+    let allocator = running.syncer.service_allocator();
+    // Beaten once, and once more while the first of two writers is still on its way.
+    let beaten = allocator.allocate_update(&new, &old, false).await.expect("allocated");
+    allocator.undo(beaten).await;
+    let first = allocator.allocate_update(&new, &old, false).await.expect("allocated again");
+    let (second, ()) = tokio::join!(allocator.allocate_update(&new, &old, false), async {
+        tokio::time::sleep(Duration::from_millis(30)).await;
+        allocator.undo(first).await;
+    });
+    let second = second.expect("allocated after the other one");
+    assert_eq!(second.spec["clusterIPs"].as_array().map(Vec::len), Some(2));
+    allocator.undo(second).await;
+    assert_eq!(agreed(&clusters, "web").await["spec"], old["spec"]);
+    running.stop().await;
+}
+
 /// The client of a change went away, and nobody said how it ended.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_change_that_nobody_ends_is_undone() {

@@ -334,7 +334,10 @@ impl Server {
         if subresource != "status" {
             metadata::bump_generation(resource, &mut new, &old);
         }
-        let mut allocation = self.allocate(resource, &mut new, Some(&old), dry_run, true).await?;
+        let mut allocation = match self.allocate(resource, &mut new, Some(&old), dry_run, true).await {
+            Err(_) if self.is_beaten(resource, entry) => return Ok(None),
+            allocated => allocated?,
+        };
         attributes.object = Some(new);
         let result = self.finish_update(request, &mut attributes, &mut allocation, entry, dry_run).await;
         settle(allocation, matches!(result, Ok(Some(_))) && !dry_run).await;
@@ -371,7 +374,10 @@ impl Server {
             return Ok(Some(if dry_run { Written::Value(new) } else { Written::Entry(entry.clone()) }));
         }
         if allocation.is_none() {
-            *allocation = self.allocate(resource, &mut new, Some(&old), dry_run, false).await?;
+            *allocation = match self.allocate(resource, &mut new, Some(&old), dry_run, false).await {
+                Err(_) if self.is_beaten(resource, entry) => return Ok(None),
+                allocated => allocated?,
+            };
         }
         self.commit_update(resource, entry, new, dry_run).await
     }
@@ -475,6 +481,13 @@ impl Server {
             errors.extend(unknown_finalizers(object, &path.child("finalizers")));
         }
         errors
+    }
+
+    /// Whether another writer was faster: what is held against a state that is no more counts for nothing.
+    fn is_beaten(&self, resource: &Resource, entry: &Entry) -> bool {
+        let (namespace, name) = entry.namespace_and_name();
+        let current = self.store().get(&storage_resource(resource), namespace, name);
+        current.is_none_or(|current| current.revision != entry.revision)
     }
 
     async fn allocate(

@@ -67,18 +67,48 @@ impl HostServiceAllocator {
             return Ok(Allocation::default());
         }
         let hold = (!dry_run).then(|| Hold::new(&self.inner, &key, Some(old)));
-        let mut tries = 0;
+        let (mut tries, mut restored) = (0, false);
         loop {
             match self.update(&key, old, &desired, dry_run).await {
                 // The engine was writing an earlier change.
-                Err(WriteError::Changed(_)) if tries < STALE_TRIES_MAX => tries += 1,
+                Err(WriteError::Changed(_)) if tries < STALE_TRIES_MAX => {}
+                // The copy has what another write asked for: one on its way, or one that failed a moment ago.
+                Err(WriteError::Refused(_)) if tries < STALE_TRIES_MAX && self.is_behind(&key, hold.as_ref()) => {}
+                Err(WriteError::Refused(_)) if !restored && self.restore(&key, old).await? => {
+                    restored = true;
+                    continue;
+                }
                 Err(error) => return Err(self.told(&key, error)),
                 Ok(Some(written)) => return Ok(Allocation { spec: allocated_fields(service, &written), hold, made: None }),
                 // Not there: it is on its way, or the host lost it.
                 Ok(None) => return self.made(key, service, &desired, hold).await,
             }
+            tries += 1;
             tokio::time::sleep(STALE_PAUSE).await;
         }
+    }
+
+    /// Whether an earlier write of this Service is still on its way.
+    fn is_behind(&self, key: &TenantKey, hold: Option<&Hold>) -> bool {
+        self.inner.pending.has_open_before(key, hold.map_or(u64::MAX, Hold::number))
+    }
+
+    /// Gives back on the host what a failed write got, if the copy has anything that `old` does not say, which is
+    /// what the tenant's object still is; whether it was so.
+    async fn restore(&self, key: &TenantKey, old: &Value) -> Result<bool, ApiError> {
+        let host_key = self.host_key(key);
+        let services = SERVICE.gvr();
+        let (copy, current) = tokio::join!(
+            self.inner.writer.client().get_opt(&services, &host_key.namespace, &host_key.name),
+            self.inner.tenant_client.get_opt(&services, &key.namespace, &key.name),
+        );
+        let told = |error: ClientError| self.told(key, error.into());
+        let (Some(copy), Some(current)) = (copy.map_err(told)?, current.map_err(told)?) else { return Ok(false) };
+        if current.resource_version() != old.resource_version() || !needs_host(&copy, old) {
+            return Ok(false);
+        }
+        let restored = self.update(key, old, &self.desired(old)?, false).await.map_err(|e| self.told(key, e))?;
+        Ok(restored.is_some())
     }
 
     /// Changes the copy on the host; `None` when there is none.

@@ -59,6 +59,10 @@ impl Hold {
         Self { inner: inner.clone(), key: key.clone(), number }
     }
 
+    pub fn number(&self) -> u64 {
+        self.number
+    }
+
     pub fn committed(self) {
         self.inner.pending.committed(&self.key, self.number);
     }
@@ -114,6 +118,16 @@ impl Pending {
     /// Whether a Service of the key may be committed at any moment.
     pub fn contains(&self, key: &TenantKey) -> bool {
         self.lock().retain(key, |_| true)
+    }
+
+    /// Whether a write of the key is on its way that is older than the one of this number.
+    pub fn has_open_before(&self, key: &TenantKey, number: u64) -> bool {
+        let mut open = false;
+        self.lock().retain(key, |write| {
+            open |= write.stage == Stage::Open && write.number < number;
+            true
+        });
+        open
     }
 
     /// Whether the host's copy is ahead of this local copy of the tenant's object.
