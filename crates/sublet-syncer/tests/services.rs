@@ -6,8 +6,8 @@ use serde_json::{Value, json};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 use sublet_machinery::ObjectExt;
-use sublet_runtime::resources::SERVICES;
-use sublet_runtime::{ClientError, DeleteOptions, Informer, Scope};
+use sublet_runtime::resources::{EVENTS, SERVICES};
+use sublet_runtime::{ClientError, DeleteOptions, Informer, ListOptions, Scope};
 use support::addresses;
 use support::clusters::{Clusters, HOST_NAMESPACE, Running, until};
 use tokio_util::sync::CancellationToken;
@@ -231,6 +231,20 @@ async fn a_change_on_its_way_is_left_alone() {
     // Given up, it goes back.
     allocator.undo(allocation).await;
     assert!(node_port(&agreed(&clusters, "web").await).is_none());
+    running.stop().await;
+}
+
+/// Before the engine saw the copy that came with a Service, it made it once more, and was told that the address is taken: by that
+/// very copy. The tenant read of a refusal.
+#[tokio::test(flavor = "multi_thread")]
+async fn what_is_there_already_is_no_refusal() {
+    let (clusters, running) = start_on(&["10.99.0.0/24"]).await;
+    for i in 0..100 {
+        create(&clusters, &format!("web-{i}"), json!({})).await;
+    }
+    agreed(&clusters, "web-99").await;
+    let events = clusters.tenant.list(&EVENTS, "prod", &ListOptions::default()).await.expect("events");
+    assert!(events.items.is_empty(), "{:?}", events.items);
     running.stop().await;
 }
 

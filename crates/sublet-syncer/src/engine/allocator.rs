@@ -79,12 +79,22 @@ impl HostServiceAllocator {
                     continue;
                 }
                 Err(error) => return Err(self.told(&key, error)),
-                Ok(Some(written)) => return Ok(Allocation { spec: allocated_fields(service, &written), hold, made: None }),
+                Ok(Some(written)) => {
+                    self.expect(&key, &written, hold.is_none());
+                    return Ok(Allocation { spec: allocated_fields(service, &written), hold, made: None });
+                }
                 // Not there: it is on its way, or the host lost it.
                 Ok(None) => return self.made(key, service, &desired, hold).await,
             }
             tries += 1;
             tokio::time::sleep(STALE_PAUSE).await;
+        }
+    }
+
+    /// The engine waits until it sees what is on the host.
+    fn expect(&self, key: &TenantKey, written: &Value, dry_run: bool) {
+        if !dry_run {
+            self.inner.expect_host(&ItemKey::new(KindId::Service, key.clone()), written);
         }
     }
 
@@ -145,6 +155,7 @@ impl HostServiceAllocator {
     /// A copy made for a write under way; for a trial without a `hold`.
     async fn made(&self, key: TenantKey, service: &Value, desired: &Value, hold: Option<Hold>) -> Result<Allocation, ApiError> {
         let created = self.create(&key, desired, hold.is_none()).await?;
+        self.expect(&key, &created, hold.is_none());
         let spec = allocated_fields(service, &created);
         let made = hold.is_some().then(|| (key, created.uid().into()));
         Ok(Allocation { spec, hold, made })

@@ -221,16 +221,18 @@ impl Inner {
                 self.skew.host_dropped(key, ownership::unowned(&written, &ours));
                 Ok(Round::Done)
             }
-            Err(WriteError::Exists) => {
+            // What is there already may be refused for what it has itself: its address is taken, its quota is used up.
+            Err(error @ (WriteError::Exists | WriteError::Refused(_))) => {
                 let host_key = HostKey::of(desired);
-                let Some(live) =
-                    self.writer.client().get_opt(&kind.gvr(), &host_key.namespace, &host_key.name).await.map_err(WriteError::from)?
-                else {
-                    return Ok(Round::After(LAG_PAUSE));
+                let live =
+                    self.writer.client().get_opt(&kind.gvr(), &host_key.namespace, &host_key.name).await.map_err(WriteError::from)?;
+                let is_ours = |live: &Value| self.view.key_of(kind.id, live).is_some_and(|k| k == key.key);
+                let live = match (error, live) {
+                    (_, Some(live)) if is_ours(&live) => return Ok(Round::After(LAG_PAUSE)),
+                    (WriteError::Exists, None) => return Ok(Round::After(LAG_PAUSE)),
+                    (WriteError::Exists, Some(live)) => live,
+                    (refused, _) => return Err(refused.into()),
                 };
-                if self.view.key_of(kind.id, &live).is_some_and(|k| k == key.key) {
-                    return Ok(Round::After(LAG_PAUSE));
-                }
                 if live.annotation(marks::UID) == desired.annotation(marks::UID) && live.annotation(marks::NAME) == Some(&key.key.name) {
                     let view = self.with_what_stays(kind, (kind.update_view)(desired.clone())).await?;
                     self.writer.apply(kind, &view, live.uid(), true).await?;
